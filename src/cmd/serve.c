@@ -5,6 +5,7 @@
 #include "base/sched.h"
 #include "cmd/child.h"
 #include "cmd/http.h"
+#include "cmd/image.h"
 #include "cmd/notify.h"
 #include "cmd/operate.h"
 #include "cmd/table.h"
@@ -41,6 +42,9 @@ struct server {
 	int page_fd;
 	const char *redis_found; /* what the door says it found */
 	int status;		 /* of the program */
+	struct cmd_bar bar; /* of what is read at start, or saved at stop */
+	uint64_t told_ns;   /* when that was told to the service manager */
+	struct reef_keep_image_report saved;
 };
 
 /* --- signals --- */
@@ -116,8 +120,37 @@ static void print_addresses(const char *what, const char *addresses)
 	}
 }
 
+/* Print what an image had, or has: "3 extents, 192 MiB (0.14 s, ...)". */
+static void print_image(const char *what,
+			const struct reef_keep_image_report *report)
+{
+	double seconds = (double)report->took_ns / 1e9;
+	char size[16];
+
+	printf("  %-9s %s %u extents, %s (%.2f s", "", what, report->extents,
+	       reef_table_bytes(report->bytes, size), seconds);
+	if (report->bytes >= 1 << 20)
+		printf(", %.2f s a GiB",
+		       seconds * (1 << 30) / (double)report->bytes);
+	printf(")\n");
+}
+
+static void print_lost(void *context, const char *space, uint64_t bytes)
+{
+	const struct server *server = context;
+	char size[16];
+
+	operate_say(server->name,
+		    "space %s has lost %s, with a node that died or was not "
+		    "stopped cleanly; `reef space restore` brings back what "
+		    "was saved",
+		    space, reef_table_bytes(bytes, size));
+}
+
 static void print_node(const struct server *server)
 {
+	const struct reef_keep_image_report *kept =
+		reef_host_kept(server->host);
 	struct reef_node *node = reef_host_node(server->host);
 	struct reef_node_status status;
 	char size[16], name[256] = "it";
@@ -132,6 +165,8 @@ static void print_node(const struct server *server)
 		       ? ", in huge pages where there are any"
 		       : "",
 	       status.link ? "; it looks for its broker" : "");
+	if (kept && kept->done && kept->extents)
+		print_image("has again what it lent before:", kept);
 }
 
 /* Print how a client of Redis connects: to the port of the first address, else
@@ -168,8 +203,10 @@ static void print_use(const struct server *server)
 		       ? "To lend more: `reef node add NAME FILE` makes a key "
 			 "for another `reef node`.\n"
 		       : "",
-	       server->options.with_node ? "; the memory it lends goes with it"
-					 : "");
+	       !server->options.with_node ? ""
+	       : reef_host_kept(server->host)
+		       ? ", and saves what it lends for the next start"
+		       : "; the memory it lends goes with it");
 	if (!settings->data)
 		printf("Nothing of it is kept.\n");
 }
@@ -338,7 +375,20 @@ static int report_start_failed(const struct server *server,
 					   "makes (--node-key)",
 					   place);
 		break;
+	case -REEF_EFOREIGN:
+		return operate_say(name,
+				   "the memory that is kept in %s is another "
+				   "node's, or of another pool; nothing was "
+				   "changed",
+				   server->settings.data);
 	case -REEF_ECORRUPT:
+		if (step == REEF_HOST_NODE)
+			return operate_say(name,
+					   "the image of its memory in "
+					   "%s/node-* is damaged; nothing was "
+					   "changed. Remove the file `clean` "
+					   "there to start without it",
+					   server->settings.data);
 		if (step == REEF_HOST_BROKER)
 			return operate_say(name,
 					   "the journal in %s/journal is "
@@ -530,6 +580,10 @@ static int serve_host(struct server *server)
 			       reef_host_broker(server->host) ? 10 * SECOND
 							      : SECOND);
 	rc = report_refused(server);
+	cmd_bar_end(&server->bar);
+	if (!rc && reef_host_broker(server->host))
+		reef_broker_lost(reef_host_broker(server->host), print_lost,
+				 server);
 	if (!rc && reef_host_broker(server->host))
 		start_janitor(server);
 	if (!rc && server->with_redis)
@@ -567,7 +621,11 @@ static int serve_fiber(void *arg)
 	rc = reef_host_start(&server->options, &server->host, &step);
 	server->status =
 		rc ? report_start_failed(server, step, rc) : serve_host(server);
+	server->bar.what = "saves";
 	reef_host_stop(server->host);
+	cmd_bar_end(&server->bar);
+	if (server->saved.done && server->saved.extents)
+		print_image("saved", &server->saved);
 	reef_sched_stop(server->sched);
 	return 0;
 }
@@ -619,6 +677,21 @@ static const char *listen_addresses(const struct reef_settings *settings,
 	return addresses;
 }
 
+/* Draw the bar, and tell the service manager that we are at work: the
+ * scheduler stands still meanwhile. */
+static int draw_progress(void *context, uint64_t done, uint64_t all)
+{
+	struct server *server = context;
+	uint64_t now_ns = reef_now_ns();
+
+	if (now_ns - server->told_ns > SECOND) {
+		server->told_ns = now_ns;
+		notify_alive();
+		notify_send("EXTEND_TIMEOUT_USEC=30000000");
+	}
+	return cmd_bar_draw(&server->bar, done, all);
+}
+
 static void fill_options(struct server *server)
 {
 	const struct reef_settings *settings = &server->settings;
@@ -658,6 +731,13 @@ static void fill_options(struct server *server)
 	options->broker.lease_kills = settings->lease_kills;
 	options->node.capacity = settings->lend;
 	options->node.huge_pages = settings->huge_pages != REEF_HUGE_OFF;
+	server->bar.what = "reads";
+	options->keep_image = settings->keep == REEF_KEEP_IMAGE;
+	options->image = (struct reef_keep_image_options){
+		.progress = draw_progress,
+		.context = server,
+	};
+	options->saved = &server->saved;
 	options->node.pressure_low = settings->pressure_low;
 	options->node.pressure_high = settings->pressure_high;
 }

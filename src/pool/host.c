@@ -9,6 +9,7 @@
 #include "pool/target.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <reef/error.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,6 +31,9 @@ struct reef_host {
 	struct reef_credential owner;
 	char *run;	   /* NULL: none */
 	char nameless[40]; /* what sockets without a file are called */
+	struct reef_store *node_store; /* with the image of the node */
+	struct reef_keep *keep;
+	struct reef_keep_image_report *saved, kept;
 };
 
 static int join_path(const char *directory, const char *name, char **out)
@@ -281,6 +285,26 @@ static int start_broker(struct reef_host *host,
 	return write_target_files(host);
 }
 
+/* Open the folder in which the node's memory is kept. */
+static int open_keep(struct reef_host *host,
+		     const struct reef_host_options *options)
+{
+	char path[PATH_MAX];
+	int rc;
+
+	if ((size_t)snprintf(path, sizeof(path), "%s/node-%u", options->data,
+			     host->node_key.node) >= sizeof(path))
+		return -ENAMETOOLONG;
+	rc = reef_private_directory(path);
+	if (!rc)
+		rc = reef_store_open_directory(path, &host->node_store);
+	if (!rc)
+		rc = reef_keep_image_create(host->node_store, &options->image,
+					    &host->keep);
+	host->saved = options->saved;
+	return rc;
+}
+
 static int start_node(struct reef_host *host,
 		      const struct reef_host_options *options)
 {
@@ -308,7 +332,16 @@ static int start_node(struct reef_host *host,
 		node.broker = reef_broker_addresses(host->broker);
 		node.broker_domain = reef_domain_cpu();
 	}
-	return reef_node_start(&node, &host->node);
+	if (options->keep_image && options->data) {
+		rc = open_keep(host, options);
+		if (rc)
+			return rc;
+		node.keep = host->keep;
+	}
+	rc = reef_node_start(&node, &host->node);
+	if (!rc && host->keep)
+		host->kept = *reef_keep_image_report(host->keep);
+	return rc;
 }
 
 static int open_basics(struct reef_host *host,
@@ -377,12 +410,22 @@ void reef_host_stop(struct reef_host *host)
 		return;
 	remove_target_files(host);
 	reef_node_stop(host->node);
+	if (host->node && host->keep && host->saved)
+		*host->saved = *reef_keep_image_report(host->keep);
+	reef_keep_image_destroy(host->keep);
+	reef_store_destroy(host->node_store);
 	reef_broker_stop(host->broker);
 	reef_store_destroy(host->store);
 	reef_mesh_close(host->node_mesh);
 	reef_mesh_close(host->mesh);
 	free(host->run);
 	reef_secret_destroy(host);
+}
+
+const struct reef_keep_image_report *
+reef_host_kept(const struct reef_host *host)
+{
+	return host->keep ? &host->kept : NULL;
 }
 
 struct reef_broker *reef_host_broker(const struct reef_host *host)

@@ -1,12 +1,13 @@
 /* host.h - a broker, a node, or both, in this process: what `reef up`, `reef
  * broker`, `reef node` and an embedded pool run.
  *
- * With a data directory: pool.key and journal/ of a broker. Without: everything
- * in memory, gone with the process. A node on its own has its key in a file
- * (keys.h); beside a broker it is told it.
- * With a runtime directory: the sockets broker.sock and node.sock, and, beside
- * a broker, the files of target.h, which "local" clients find. Without: sockets
- * without a name in the file system.
+ * With a data directory: pool.key and journal/ of a broker; node-NUMBER/ of a
+ * node that keeps its memory as an image (node/keep_image.h). Without:
+ * everything in memory, gone with the process. A node on its own has its key in
+ * a file (keys.h); beside a broker it is told it. With a runtime directory: the
+ * sockets broker.sock and node.sock, and, beside a broker, the files of
+ * target.h, which "local" clients find. Without: sockets without a name in the
+ * file system.
  *
  * A node that listens on verbs lends memory of the NIC's atomic domain, and has
  * no socket.
@@ -24,6 +25,7 @@
 #include "pool/broker/broker.h"
 #include "pool/keys.h"
 #include "pool/mesh.h"
+#include "pool/node/keep_image.h"
 #include "pool/node/node.h"
 
 struct reef_host;
@@ -42,6 +44,12 @@ struct reef_host_options {
 	struct reef_broker_options broker;
 	/* Likewise; broker: filled in if there is one here. */
 	struct reef_node_options node;
+	/* Keep the node's memory in node-NUMBER of the data directory, from a
+	 * stop to the next start. */
+	bool keep_image;
+	struct reef_keep_image_options image;
+	/* Filled in at stop, if it is not NULL: what was saved. */
+	struct reef_keep_image_report *saved;
 };
 
 /* What a start does, in this order. */
@@ -68,6 +76,9 @@ int reef_host_start(const struct reef_host_options *options,
  * a fiber. NULL is fine. */
 void reef_host_stop(struct reef_host *host);
 
+/* What of the node's memory was kept when it started; NULL: it keeps none. */
+const struct reef_keep_image_report *
+reef_host_kept(const struct reef_host *host);
 struct reef_broker *reef_host_broker(const struct reef_host *host);
 struct reef_node *reef_host_node(const struct reef_host *host);
 /* The credential of user 0, the pool's owner; beside a broker. It changes when

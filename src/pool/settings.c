@@ -31,6 +31,7 @@ static const char *const tls_words[] = {"auto", "yes", "no", NULL};
 /* In the order of reef_client_certs. */
 static const char *const client_certs_words[] = {"auto", "no", "optional",
 						 "required", NULL};
+static const char *const keep_words[] = {"image", "none", NULL};
 static const char *const huge_words[] = {"auto", "on", "off", NULL};
 /* The words stand in the order of enum reef_log_level. */
 static const char *const log_words[] = {"debug", "info", "warning", "error",
@@ -194,6 +195,16 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.choices = huge_words,
 			.uses = REEF_USE_NODE,
 			.help = "use them if there are any, always, or never",
+		},
+	[REEF_SET_KEEP] =
+		{
+			.name = "keep",
+			.variable = "REEF_KEEP",
+			.type = REEF_CONFIG_CHOICE,
+			.initial = "image",
+			.choices = keep_words,
+			.uses = REEF_USE_NODE,
+			.help = "what keeps its memory when it stops",
 		},
 	[REEF_SET_TTL] =
 		{
@@ -732,6 +743,8 @@ static void read_settings(struct reef_settings *out)
 	out->name = reef_config_text(config, REEF_SET_NAME);
 	out->lend = reef_config_number(config, REEF_SET_LEND);
 	out->extent_size = reef_config_number(config, REEF_SET_EXTENT_SIZE);
+	out->keep =
+		(enum reef_keep_by)reef_config_number(config, REEF_SET_KEEP);
 	out->huge_pages = (enum reef_huge_pages)reef_config_number(
 		config, REEF_SET_HUGE_PAGES);
 	out->ttl_ns = reef_config_number(config, REEF_SET_TTL);

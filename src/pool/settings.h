@@ -22,6 +22,8 @@
 #define REEF_USE_UP 8u	   /* all in one */
 #define REEF_USE_REDIS 16u /* the door for clients of Redis */
 
+/* What keeps a node's memory while it does not run. */
+enum reef_keep_by { REEF_KEEP_IMAGE, REEF_KEEP_NONE };
 enum reef_huge_pages { REEF_HUGE_AUTO, REEF_HUGE_ON, REEF_HUGE_OFF };
 
 /* The places in the table, for reef_config_source and such. */
@@ -41,6 +43,7 @@ enum reef_settings_index {
 	REEF_SET_LEND,
 	REEF_SET_EXTENT_SIZE,
 	REEF_SET_HUGE_PAGES,
+	REEF_SET_KEEP,
 	REEF_SET_TTL,
 	REEF_SET_NODE_TTL,
 	REEF_SET_LEASE_KILLS,
@@ -126,6 +129,7 @@ struct reef_settings {
 	const char *name;	/* of the node of `reef up` */
 	uint64_t lend, extent_size;
 	enum reef_huge_pages huge_pages;
+	enum reef_keep_by keep;
 	uint64_t ttl_ns, node_ttl_ns, revoke_notice_ns;
 	bool lease_kills;
 	/* Of each user; 0: none. */

@@ -1,4 +1,4 @@
-"""images.py REEF - spaces are saved while they are used, and restored.
+"""images.py REEF LIBRARY - spaces are saved while they are used, and restored.
 
 Writers change pairs of keys, one after the other: an image in which the second
 is ahead of the first, or further behind than one, is not of one moment. Whoever
@@ -9,17 +9,20 @@ refused. With REEF_SOAK=1: more of it.
 import os
 import random
 import re
+import shutil
 import signal
 import stat
+import subprocess
 import sys
 import threading
 import time
 
 from checks import run_checks
-from pool_processes import until
+from pool_processes import free_port, until
 from redis_servers import Servers
+from redis_wire import Closed
 
-REEF = os.path.abspath(sys.argv[1])
+REEF, LIBRARY = (os.path.abspath(name) for name in sys.argv[1:3])
 SOAK = os.environ.get("REEF_SOAK") == "1"
 PAIRS = 32
 THREADS = 4
@@ -29,6 +32,9 @@ PAD = "x" * 3000
 class Images(Servers):
     def __init__(self):
         Servers.__init__(self, REEF)
+
+    def environment(self, **more):
+        return Servers.environment(self, **{"REEF_KEEP": "image", **more})
 
     def pool(self, *arguments, **more):
         return self.up("--extent-size", "2M", "--ttl", "2s", *arguments,
@@ -162,14 +168,59 @@ def check_an_image_is_restored_in_another_pool(place):
         there.process.stop()
 
 
+# A program of its own, as its session has to end: a time of the clock, and the
+# token of a lease.
+DRAW = """
+import ctypes, sys
+reef = ctypes.CDLL(sys.argv[1])
+def call(name, *arguments):
+    rc = getattr(reef, name)(*arguments)
+    assert rc == 0, (name, rc)
+def opened(name, *arguments):
+    out = ctypes.c_void_p()
+    call(name, *arguments, ctypes.byref(out))
+    return out
+handle = opened("reef_open", None, None)
+space = opened("reef_space_open", handle, b"s", None)
+clock = opened("reef_clock_open", space, b"clock", 0)
+lease = opened("reef_lease_open", space, b"lease", None)
+time, token = ctypes.c_uint64(), ctypes.c_uint64()
+call("reef_clock_next", clock, 1000, ctypes.byref(time))
+call("reef_lease_take", lease, ctypes.c_uint64(10**10), ctypes.byref(token))
+print(time.value + 1000, token.value)
+if len(sys.argv) > 2:
+    sys.stdin.read()
+reef.reef_close(handle)
+"""
+
+
+def draw(place):
+    """The last time that was drawn, and a token."""
+    done = subprocess.run(
+        [sys.executable, "-c", DRAW, LIBRARY], env=place.environment(),
+        capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return [int(word) for word in done.stdout.split()]
+
+
 def check_sync_objects_go_on_after_a_restore(place):
-    """A clock goes on above all that it gave out."""
+    """A clock goes on above all that it gave out, also since it was saved, and
+    a lease with higher tokens; one that was held is free."""
     place.pool()
     place.do("space", "create", "s")
     place.do("name", "bind", "s", "plain", "7")
+    first = draw(place)
+    holder = place.start("holder", argv=[sys.executable, "-c", DRAW, LIBRARY,
+                                         "wait"]).saw(" ")
     place.do("space", "save", "s", place.path("image"))
+    holder.kill()
+    place.sessions_are_gone()
+    later = draw(place)
+    assert later[0] > first[0] and later[1] > first[1], (first, later)
     place.do("space", "drop", "s")
     place.restore(place.path("image"))
+    again = draw(place)
+    assert again[0] > later[0] and again[1] > later[1], (later, again)
     assert "plain" in place.do("name", "list", "s")
 
 
@@ -251,6 +302,115 @@ def check_who_saves_may_die_or_stand_still(place):
     verify_pairs(place.door())
 
 
+# --- a node's own image ---
+
+def fill(door, count=500):
+    with door.wire() as wire:
+        for number in range(count):
+            wire.ask("SET", "k%d" % number, "%d:%s" % (number, PAD))
+
+
+def verify(door, count=500):
+    with door.wire() as wire:
+        assert wire.ask("DBSIZE") == b":%d\r\n" % count, wire.ask("DBSIZE")
+        for number in range(count):
+            assert number_of(wire, "k%d" % number) == number
+
+
+def node_folder(place, number=1):
+    return os.path.join(place.data, "node-%d" % number)
+
+
+def check_a_pool_that_was_stopped_has_all_again(place):
+    up = place.pool()
+    for number in range(3):
+        door = place.door()
+        if number == 0:
+            fill(door)
+        verify(door)
+        door.process.stop()
+        assert up.stop(signal.SIGINT if number else signal.SIGTERM) == 0
+        assert re.search(r"saved \d+ extents, .* MiB \([\d.]+ s", up.out), up.out
+        assert "clean" in os.listdir(node_folder(place))
+        up = place.pool()
+        assert "has again what it lent before" in up.out, up.out
+        # The image is believed once: what is lent from now on is newer.
+        assert os.listdir(node_folder(place)) == ["lock"]
+    # A folder that was brought elsewhere is as good.
+    up.stop()
+    with Images() as other:
+        os.makedirs(os.path.dirname(other.data), exist_ok=True)
+        shutil.move(place.data, other.data)
+        other.pool()
+        verify(other.door())
+
+
+def check_clients_that_run_on_find_it_again(place):
+    """A door that stays while the pool is stopped and started waits, and goes
+    on."""
+    place.tcp = "tcp:127.0.0.1:%d" % free_port()
+    up = place.pool()
+    door = place.door("door", REEF_FABRICS="tcp")
+    fill(door)
+    up.stop()
+    place.pool()
+    until("the door is back", lambda: answers_key(door))
+    verify(door)
+
+
+def answers_key(door):
+    try:
+        with door.wire() as wire:
+            return wire.ask("GET", "k0").startswith(b"$")
+    except (OSError, Closed):
+        return False
+
+
+def check_an_unclean_end_is_told_by_name(place):
+    up = place.pool()
+    door = place.door()
+    fill(door)
+    place.do("space", "save", "redis", place.path("image"))
+    door.process.stop()
+    up.kill()
+    up = place.pool()
+    assert "space redis has lost" in up.error, up.error
+    place.do("space", "drop", "redis")
+    place.restore(place.path("image"))
+    verify(place.door())
+
+
+def check_nothing_is_kept_without_a_keep(place):
+    up = place.pool("--keep", "none")
+    fill(place.door())
+    assert up.stop() == 0
+    assert "saved" not in up.out
+    assert not os.path.exists(node_folder(place))
+    place.refused("up", "--keep", "maybe", status=2, text="keep")
+
+
+def check_a_damaged_image_is_refused(place):
+    up = place.pool()
+    door = place.door()
+    fill(door)
+    door.process.stop()
+    up.stop()
+    image = os.path.join(node_folder(place), "image")
+    with open(image, "r+b") as stream:
+        stream.seek(8192 + 64)
+        byte = stream.read(1)
+        stream.seek(-1, 1)
+        stream.write(bytes([byte[0] ^ 4]))
+    for _ in range(2):
+        place.refused("up", "--extent-size", "2M", "--lend", "256M",
+                      text="damaged; nothing was changed")
+    with open(image, "r+b") as stream:
+        stream.seek(8192 + 64)
+        stream.write(byte)
+    place.pool()
+    verify(place.door())
+
+
 def check_redis_saves_by_itself(place):
     place.pool()
     door = place.door("door", "--redis-save", place.path("door.image"))
@@ -279,4 +439,4 @@ def check_redis_saves_by_itself(place):
         assert b"rdb_last_bgsave_status:err" in wire.ask("INFO", "persistence")
 
 
-sys.exit(run_checks(globals(), Images, sys.argv[2:]))
+sys.exit(run_checks(globals(), Images, sys.argv[3:]))

@@ -155,7 +155,9 @@ class Pool:
                      XDG_RUNTIME_DIR=os.path.join(self.home, "run"),
                      XDG_STATE_HOME=os.path.join(self.home, "state"),
                      REEF_LISTEN=self.tcp, REEF_NODE_LISTEN="tcp:127.0.0.1:0",
-                     REEF_REDIS="no", REEF_REDIS_LISTEN="127.0.0.1:0")
+                     REEF_REDIS="no", REEF_REDIS_LISTEN="127.0.0.1:0",
+                     # Most tests are about nodes that die for good.
+                     REEF_KEEP="none")
         clean.update(more)
         return clean
 

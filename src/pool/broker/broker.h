@@ -97,6 +97,11 @@ uint32_t reef_broker_owner_era(const struct reef_broker *broker);
 int reef_broker_node_key(struct reef_broker *broker, const char *name,
 			 struct reef_node_key *out);
 
+/* Call `each` for every space with a name that has lost memory. */
+void reef_broker_lost(struct reef_broker *broker,
+		      void (*each)(void *context, const char *space,
+				   uint64_t bytes),
+		      void *context);
 /* 0: it serves.  Why not: -ESTALE: nodes chose a newer broker; or the journal's
  * error. */
 int reef_broker_health(const struct reef_broker *broker);

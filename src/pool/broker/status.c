@@ -233,6 +233,23 @@ static uint64_t count_lost(const struct reef_state *state,
 	return lost;
 }
 
+void reef_broker_lost(struct reef_broker *broker,
+		      void (*each)(void *context, const char *space,
+				   uint64_t bytes),
+		      void *context)
+{
+	const struct reef_state_space *spaces;
+	size_t count, i;
+	uint64_t lost;
+
+	spaces = reef_state_spaces(broker->state, &count);
+	for (i = 0; i < count; i++) {
+		lost = count_lost(broker->state, &spaces[i]);
+		if (lost && spaces[i].name[0])
+			each(context, spaces[i].name, lost);
+	}
+}
+
 static void encode_space(const struct reef_state *state,
 			 const struct reef_state_space *space,
 			 struct reef_cursor_out *room)

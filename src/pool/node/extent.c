@@ -509,8 +509,11 @@ static int look_at_making(struct reef_node *node,
 		rc = check_same(extent, ask);
 		return rc ? rc : copy_keys(extent, keys);
 	}
-	if (!extent && !pull && has_number(&node->undropped, ask->extent))
-		return -ENOENT; /* (6) */
+	/* (6); but what is restored, in a later epoch than the first, has a
+	 * number that was dropped before. */
+	if (!extent && !pull && ask->epoch == 1 &&
+	    has_number(&node->undropped, ask->extent))
+		return -ENOENT;
 	if (!extent && pull)
 		rc = copy_source(pull, &source);
 	if (!extent && !rc)

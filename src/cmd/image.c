@@ -2,6 +2,8 @@
 #include "cmd/image.h"
 
 #include "base/clock.h"
+#include "base/sched.h"
+#include "base/units.h"
 #include "cmd/operate.h"
 #include "cmd/table.h"
 
@@ -97,8 +99,7 @@ static int save_failed(const char *space, const char *path, int rc)
 	}
 }
 
-int cmd_space_save(struct reef_operator *op, const char *const *arguments,
-		   uint32_t count)
+static int save_once(const char *space, const char *path)
 {
 	struct cmd_bar bar = {.what = "saves"};
 	const struct reef_image_options options = {.progress = cmd_bar_draw,
@@ -113,8 +114,7 @@ int cmd_space_save(struct reef_operator *op, const char *const *arguments,
 	if (rc >= 0)
 		return rc;
 	began_ns = now_ns();
-	rc = reef_space_save(reef, arguments[0], arguments[1], &options,
-			     &report);
+	rc = reef_space_save(reef, space, path, &options, &report);
 	cmd_bar_end(&bar);
 	if (!rc) {
 		printf("saved %s: %s in %u extents, %u names (", report.name,
@@ -123,9 +123,34 @@ int cmd_space_save(struct reef_operator *op, const char *const *arguments,
 		print_time(now_ns() - began_ns, report.bytes);
 		printf("); others waited for %.1f ms\n",
 		       (double)report.pause_ns / 1e6);
+		fflush(stdout);
 	}
 	reef_close(reef);
-	return rc ? save_failed(arguments[0], arguments[1], rc) : 0;
+	return rc ? save_failed(space, path, rc) : 0;
+}
+
+int cmd_space_save(struct reef_operator *op, const char *const *arguments,
+		   uint32_t count)
+{
+	uint64_t every_ns = 0, began_ns, took_ns;
+
+	if (count > 2 &&
+	    (reef_duration_parse(arguments[2], &every_ns) || !every_ns))
+		return cmd_usage_error("space",
+				       "\"%.40s\" is not a duration, as 30s or "
+				       "10min",
+				       arguments[2]);
+	if (!every_ns)
+		return save_once(arguments[0], arguments[1]);
+	/* A round that fails is said, and followed by the next: a pool that is
+	 * away comes back. */
+	for (;;) {
+		began_ns = now_ns();
+		(void)save_once(arguments[0], arguments[1]);
+		took_ns = now_ns() - began_ns;
+		if (took_ns < every_ns)
+			reef_sleep(every_ns - took_ns);
+	}
 }
 
 /* --- restore --- */

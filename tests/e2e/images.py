@@ -239,6 +239,8 @@ def check_what_is_not_whole_is_refused(place):
     place.refused("space", "save", "redis", place.path("none/image"),
                   text="no folder")
     place.refused("space", "save", "redis", status=2, text="usage")
+    place.refused("space", "save", "redis", image, "soon", status=2,
+                  text="not a duration")
     place.refused("space", "restore", place.home, text="")
     door.process.stop()
     place.do("space", "drop", "redis")
@@ -409,6 +411,23 @@ def check_a_damaged_image_is_refused(place):
         stream.write(byte)
     place.pool()
     verify(place.door())
+
+
+def check_a_space_is_saved_every_so_often(place):
+    place.pool()
+    door = place.door()
+    saver = place.start("saver", "space", "save", "redis", place.path("image"),
+                        "10ms").saw("saved redis")
+    with door.wire() as wire:
+        wire.ask("SET", "k", "7:x")
+    count = saver.out.count("saved")
+    until("it is saved again", lambda: saver.out.count("saved") > count + 1)
+    saver.kill()
+    door.process.stop()
+    place.do("space", "drop", "redis")
+    place.restore(place.path("image"))
+    with place.door().wire() as wire:
+        assert number_of(wire, "k") == 7
 
 
 def check_redis_saves_by_itself(place):

@@ -179,6 +179,22 @@
 #define REEF_MUTANTS_OF_IMAGE(X) \
 	X(KEEP_CLEAN_TWICE, "A clean image comes back a second time.")
 
+#define REEF_MUTANTS_OF_LOG(X) \
+	X(LOG_WORD_FIRST, "Rule 1: the word is set before its cell.") \
+	X(LOG_TAIL_TRUSTED, "Rule 1: a WRITE instead of a CAS sets a word.") \
+	X(LOG_FILL_WRITE, "Rule 1: a hole is made by a WRITE.") \
+	X(LOG_ROW_EARLY, "Rule 2: the head of a row is set first.") \
+	X(LOG_GENERATION_IGNORED, "Rule 3: a number counts in any segment.") \
+	X(LOG_THREE_OPEN, "Rule 4: older segments keep their zeros.") \
+	X(LOG_TAIL_UNSEALED, "Rule 5: a new tail leaves the old zeros.") \
+	X(LOG_GUESS, "Rule 6: an appender draws several numbers ahead.") \
+	X(LOG_HOLE_SKIPPED, "Rule 7: a reader passes by what is not decided.") \
+	X(LOG_HOLE_FIXED, "Rule 7: the bound does not grow.") \
+	X(LOG_WAKE_EARLY, "Rule 8: places are read before the word is set.") \
+	X(LOG_STALE, "Rule 9: what was remembered is true for ever.") \
+	X(LOG_TRIM_NOW, "Rule 9: what is trimmed is reused at once.") \
+	X(LOG_TRIM_AHEAD, "Rule 9: a trim goes beyond the tail.")
+
 #define REEF_MUTANTS_ALL(X) \
 	REEF_MUTANTS_OF_SIM(X) \
 	REEF_MUTANTS_OF_FABRIC(X) \
@@ -194,7 +210,8 @@
 	REEF_MUTANTS_OF_CLOCK(X) \
 	REEF_MUTANTS_OF_HASH(X) \
 	REEF_MUTANTS_OF_TREE(X) \
-	REEF_MUTANTS_OF_MAP(X)
+	REEF_MUTANTS_OF_MAP(X) \
+	REEF_MUTANTS_OF_LOG(X)
 /* clang-format on */
 
 /* The numbers of a list, for an array; and how many they are. */

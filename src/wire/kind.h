@@ -22,6 +22,9 @@ enum reef_block_kind {
 	REEF_BLOCK_TREE_HEAD = 13,  /* a node of it, wherever it is now */
 	REEF_BLOCK_TREE_BLOCK = 14, /* a node of it, at one time */
 	REEF_BLOCK_TREE_ENTRY = 15,
+	REEF_BLOCK_LOG_SEGMENT = 24, /* of a log: src/log */
+	REEF_BLOCK_LOG_TAIL = 25,
+	REEF_BLOCK_LOG_ENTRY = 26, /* one that is longer than a cell */
 	REEF_BLOCK_KINDS = 256
 };
 

@@ -4,6 +4,8 @@
  *   locks  locks.c, lock_work.c: locks, and what they protect
  *   leads  leads.c, lead_work.c: elections, and what leaders write
  *   tables tables.c, table_work.c: hash tables, and what became of their keys
+ *   logs   logs.c, log_work.c: logs, and in which order what was appended
+ * stands
  *
  * Thread: owner. */
 #ifndef TESTS_SIM_PROGRAM_H
@@ -33,8 +35,8 @@ struct program {
 };
 extern const struct program program;
 
-/* The troubles that locks, leads and tables all go through. The arguments are
- * the options that they have in common. */
+/* The troubles that locks, leads, tables and logs all go through. The arguments
+ * are the options that they have in common. */
 /* clang-format off */
 #define SCENARIOS_OF_TROUBLE(...) \
 	{"crash", "a client dies, at every operation in turn", \

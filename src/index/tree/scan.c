@@ -351,8 +351,11 @@ static int step(struct scan *scan)
 				  most < TOGETHER ? (uint32_t)most : TOGETHER);
 	if (!rc)
 		keep_chain(scan);
-	if (!rc && !scan->count)
+	if (!rc && !scan->count) {
+		/* None of those that the parent knows will do. */
+		free_leaves(scan);
 		rc = read_one(scan);
+	}
 	if (!rc)
 		rc = read_entries(scan);
 	for (uint32_t i = 0; i < scan->count && !rc && !scan->is_done; i++)

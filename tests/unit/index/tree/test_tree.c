@@ -371,7 +371,7 @@ static void tree_ranges_are_told_in_order(void **state)
 static int drop(struct member *member)
 {
 	struct reef_block_stats before, after;
-	struct tree *tree, *again, *other;
+	struct tree *tree, *again, *other, *gone;
 	struct reef_space *space;
 	struct met *met = calloc(1, sizeof(*met));
 	struct tree_range all = {0};
@@ -391,13 +391,14 @@ static int drop(struct member *member)
 	WANT_RC(plain_tree_put(again, 8, 1), -REEF_EDROPPED);
 	WANT_RC(tree_scan(again, &all, note_met, met), -REEF_EDROPPED);
 	TRY(tree_drop(again));
-	WANT_RC(tree_open(space, root, 0, &tree), -REEF_EDROPPED);
+	WANT_RC(tree_open(space, root, 0, &gone), -REEF_EDROPPED);
 	TRY(reef_free(space, root, REEF_FREE_LATER));
 	TRY(reef_block_stats(space, &after));
 	WANT(after.bytes_live == before.bytes_live);
 	free(met);
 	tree_close(other);
 	tree_close(again);
+	tree_close(tree);
 	return 0;
 }
 

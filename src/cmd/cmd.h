@@ -30,6 +30,7 @@ int cmd_elect(int argc, char **argv);
 int cmd_http(int argc, char **argv);
 int cmd_janitor(int argc, char **argv);
 int cmd_lock(int argc, char **argv);
+int cmd_log(int argc, char **argv);
 int cmd_map(int argc, char **argv);
 int cmd_name(int argc, char **argv);
 int cmd_node(int argc, char **argv);

@@ -85,6 +85,14 @@ void reef_json_text(struct reef_json *json, const char *key,
 	close_value(json);
 }
 
+void reef_json_bytes(struct reef_json *json, const char *key, const void *bytes,
+		     size_t size)
+{
+	open_value(json, key);
+	write_quoted(json->stream, bytes, size);
+	close_value(json);
+}
+
 void reef_json_string(struct reef_json *json, const char *key, const char *text)
 {
 	open_value(json, key);

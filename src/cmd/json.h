@@ -48,6 +48,8 @@ void reef_json_string(struct reef_json *json, const char *key,
 		      const char *text);
 void reef_json_text(struct reef_json *json, const char *key,
 		    struct reef_text text);
+void reef_json_bytes(struct reef_json *json, const char *key, const void *bytes,
+		     size_t size);
 void reef_json_number(struct reef_json *json, const char *key, uint64_t value);
 /* Six digits, or whole from a million on; what is not finite is null. */
 void reef_json_double(struct reef_json *json, const char *key, double value);

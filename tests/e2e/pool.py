@@ -272,6 +272,54 @@ def check_names(pool):
     pool.refused("name", "list", "a", text="Is `reef up` running?")
 
 
+def check_logs(pool):
+    pool.start("up", "up", "--lend", "256M").saw("Ctrl-C")
+    pool.do("space", "create", "a")
+    pool.refused("log", "read", "a", "l", text="no log \"l\"")
+    pool.do("log", "append", "a", "l", "one")
+    followers = [
+        pool.start("follow-" + fabrics, "log", "tail", "-f", "a", "l",
+                   REEF_FABRICS=fabrics).saw("one\n")
+        for fabrics in ("shm", "tcp")]
+    # From standard input, a line each, empty ones too; over shm and over tcp.
+    lines = ["line %d" % i for i in range(50)] + ["", "x" * 1000]
+    for fabrics in ("shm", "tcp"):
+        subprocess.run(
+            [REEF, "log", "append", "a", "l"], check=True, text=True,
+            input="".join(line + "\n" for line in lines), timeout=60,
+            env=pool.environment(REEF_FABRICS=fabrics))
+    everything = "\n".join(["one"] + lines + lines) + "\n"
+    assert pool.do("log", "read", "a", "l") == everything
+    assert pool.do("log", "read", "a", "l", "1", "2") == "line 0\nline 1\n"
+    assert pool.do("log", "tail", "a", "l", "-n", "1") == "x" * 1000 + "\n"
+    assert len(pool.do("log", "tail", "a", "l").splitlines()) == 10
+    found = [json.loads(line) for line in pool.do(
+        "log", "read", "a", "l", "50", "3", "--json").splitlines()]
+    assert found == [{"position": 50 + i, "text": text} for i, text in
+                     enumerate(["line 49", "", "x" * 1000])], found
+    pool.do("log", "trim", "a", "l", "50")
+    pool.refused("log", "read", "a", "l", "49", text="trimmed")
+    pool.refused("log", "trim", "a", "l", "5000", text="beyond the tail")
+    stats = json.loads(pool.do("log", "stats", "a", "l", "--json"))
+    assert stats["first"] == 50 and stats["tail"] == 105, stats
+    assert "105" in pool.do("log", "stats", "a", "l")
+    assert json.loads(pool.do("log", "list", "a", "--json"))["log"] == "l"
+    assert "open" in pool.do("log", "list", "a")
+    # Who follows is told of the seal, and ends.
+    pool.do("log", "seal", "a", "l")
+    for follower in followers:
+        assert follower.end() == 0, follower.error
+        until("all was printed", lambda f=follower: f.out == everything)
+    pool.refused("log", "append", "a", "l", "late", text="sealed")
+    pool.refused("map", "get", "a", "l", "k", text="not a map")
+    pool.do("log", "drop", "a", "l")
+    pool.refused("log", "drop", "a", "l", text="no log \"l\"")
+    pool.do("log", "create", "a", "l", "--keep", "100")
+    assert pool.ask("log", "read", "a").returncode == 2
+    assert pool.ask("log", "create", "a", "l", "--json").returncode == 2
+    assert pool.ask("log", "trim", "a", "l", "x").returncode == 2
+
+
 def check_maps(pool):
     pool.start("up", "up", "--lend", "256M").saw("Ctrl-C")
     pool.do("space", "create", "a")

@@ -142,14 +142,10 @@ static int read_image(struct image_keep *own, uint64_t number,
 static int give_up_mark(struct image_keep *own)
 {
 	uint64_t number;
-	int rc;
 
 	if (REEF_MUTATED(KEEP_CLEAN_TWICE))
 		return 0;
-	rc = reef_image_unmark(own->store, MARK, &number);
-	if (rc == 0)
-		(void)reef_store_remove(own->store, IMAGE);
-	return rc;
+	return reef_image_unmark(own->store, MARK, &number);
 }
 
 static int image_take(struct reef_keep *keep,
@@ -168,9 +164,6 @@ static int image_take(struct reef_keep *keep,
 		rc = read_image(own, number, like, &kept);
 		if (rc == 0)
 			rc = give_up_mark(own);
-	} else if (rc == 0) {
-		/* What lies there is of no use any more (4). */
-		(void)reef_store_remove(own->store, IMAGE);
 	}
 	own->report.took_ns = reef_now_ns() - start_ns;
 	if (rc) {
@@ -238,6 +231,18 @@ static void fill_about(const struct reef_kept *kept,
 	};
 }
 
+/* Remove the image that lies there, which is of no use (4): its room may be
+ * needed. */
+static int clear_folder(struct image_keep *own)
+{
+	uint64_t number;
+	int rc = reef_image_unmark(own->store, MARK, &number);
+
+	if (rc == 0)
+		rc = reef_store_remove(own->store, IMAGE);
+	return rc == -ENOENT ? 0 : rc;
+}
+
 static int write_image(struct image_keep *own, const struct reef_kept *kept,
 		       const struct reef_image_about *about)
 {
@@ -247,7 +252,9 @@ static int write_image(struct image_keep *own, const struct reef_kept *kept,
 
 	for (uint32_t i = 0; i < kept->extents_count; i++)
 		all += kept->extents[i].line.size;
-	rc = reef_image_begin(own->store, IMAGE, about, &writer);
+	rc = clear_folder(own);
+	if (rc == 0)
+		rc = reef_image_begin(own->store, IMAGE, about, &writer);
 	if (rc)
 		return rc;
 	rc = write_extents(own, writer, kept, all);

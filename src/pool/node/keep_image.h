@@ -5,7 +5,9 @@
  *     image's number. Both are durable when it returns; an error leaves no
  * mark. (2) `take` believes an image only if it is marked, and takes the mark
  * away, durably, before it returns: what the node lends from then on is newer
- *     than the image, so the image must not come back. Then the file goes, too.
+ *     than the image, so the image must not come back. The file itself goes
+ *     when the next one is about to be written: on some disks that takes
+ *     longer than to read it, and the node is wanted now.
  * (3) What is damaged stays as it is, with its mark: -REEF_ECORRUPT, and the
  *     node does not start before somebody has decided what is to become of it.
  * (4) An image without a mark never comes back. It is of one node alone, and

@@ -82,6 +82,16 @@ static int make_extent(struct reef_broker *broker, uint32_t number)
 	return rc;
 }
 
+/* True if a node has still something to drop. */
+static bool is_dropping(const struct reef_broker *broker)
+{
+	const struct broker_node *node = broker->nodes;
+
+	while (node && !node->drops_count)
+		node = node->next;
+	return node != NULL;
+}
+
 static int restore_extent(struct reef_broker *broker,
 			  const struct reef_request *request,
 			  struct reef_cursor_out *room)
@@ -105,8 +115,10 @@ static int restore_extent(struct reef_broker *broker,
 		return -EOVERFLOW;
 	record.era = (uint32_t)epoch;
 	record.node = broker_choose_node(broker, ask->size, ask->extent, NULL);
+	/* What was dropped just before goes at its node, and then there is
+	 * room: who asks is told to ask again. */
 	if (!record.node)
-		return -ENOSPC;
+		return is_dropping(broker) ? -REEF_EINDOUBT : -ENOSPC;
 	rc = commit_once(broker, request, &record);
 	/* The first try of a repeated request may not have come so far. */
 	if (rc >= 0)

@@ -26,7 +26,7 @@ struct directory {
 };
 
 struct directory_file {
-	struct reef_file file;
+	struct reef_disk_file file;
 	int fd;
 	int sync_error; /* what the first failed sync said; 0: none */
 };
@@ -36,7 +36,7 @@ static struct directory *to_directory(struct reef_store *store)
 	return (struct directory *)store;
 }
 
-static struct directory_file *to_file(struct reef_file *file)
+static struct directory_file *to_file(struct reef_disk_file *file)
 {
 	return (struct directory_file *)file;
 }
@@ -61,16 +61,16 @@ static int open_descriptor(int directory, const char *name, int flags)
 	int mode = O_RDWR | O_CLOEXEC | O_NOFOLLOW, fd, err;
 	struct stat status;
 
-	if (flags & REEF_FILE_CREATE)
+	if (flags & REEF_DISK_CREATE)
 		mode |= O_CREAT;
-	if (flags & REEF_FILE_EXCLUSIVE)
+	if (flags & REEF_DISK_EXCLUSIVE)
 		mode |= O_EXCL;
 	do {
 		fd = openat(directory, name, mode, 0600);
 	} while (fd < 0 && errno == EINTR);
 	if (fd < 0)
 		return -errno;
-	err = flags & REEF_FILE_LOCK ? lock_descriptor(fd) : 0;
+	err = flags & REEF_DISK_LOCK ? lock_descriptor(fd) : 0;
 	if (err)
 		goto err_close;
 	err = fstat(fd, &status) ? -errno : 0;
@@ -86,7 +86,7 @@ err_close:
 }
 
 static int directory_open(struct reef_store *store, const char *name, int flags,
-			  struct reef_file **out)
+			  struct reef_disk_file **out)
 {
 	struct directory_file *file;
 
@@ -105,13 +105,13 @@ static int directory_open(struct reef_store *store, const char *name, int flags,
 	return 0;
 }
 
-static void directory_close(struct reef_file *file)
+static void directory_close(struct reef_disk_file *file)
 {
 	close(to_file(file)->fd);
 	free(to_file(file));
 }
 
-static ssize_t directory_read(struct reef_file *file, uint64_t offset,
+static ssize_t directory_read(struct reef_disk_file *file, uint64_t offset,
 			      void *bytes, size_t size)
 {
 	size_t done = 0;
@@ -131,7 +131,7 @@ static ssize_t directory_read(struct reef_file *file, uint64_t offset,
 	return (ssize_t)done;
 }
 
-static int directory_write(struct reef_file *file, uint64_t offset,
+static int directory_write(struct reef_disk_file *file, uint64_t offset,
 			   const void *bytes, size_t size)
 {
 	size_t done = 0;
@@ -151,7 +151,7 @@ static int directory_write(struct reef_file *file, uint64_t offset,
 	return 0;
 }
 
-static int directory_truncate(struct reef_file *file, uint64_t size)
+static int directory_truncate(struct reef_disk_file *file, uint64_t size)
 {
 	while (ftruncate(to_file(file)->fd, (off_t)size))
 		if (errno != EINTR)
@@ -159,7 +159,7 @@ static int directory_truncate(struct reef_file *file, uint64_t size)
 	return 0;
 }
 
-static int directory_sync(struct reef_file *file)
+static int directory_sync(struct reef_disk_file *file)
 {
 	struct directory_file *own = to_file(file);
 
@@ -171,7 +171,7 @@ static int directory_sync(struct reef_file *file)
 	return own->sync_error;
 }
 
-static int64_t directory_size(struct reef_file *file)
+static int64_t directory_size(struct reef_disk_file *file)
 {
 	struct stat status;
 
@@ -284,53 +284,53 @@ void reef_store_destroy(struct reef_store *store)
 		store->ops->destroy(store);
 }
 
-int reef_file_open(struct reef_store *store, const char *name, int flags,
-		   struct reef_file **out)
+int reef_disk_open(struct reef_store *store, const char *name, int flags,
+		   struct reef_disk_file **out)
 {
 	const int known =
-		REEF_FILE_CREATE | REEF_FILE_EXCLUSIVE | REEF_FILE_LOCK;
+		REEF_DISK_CREATE | REEF_DISK_EXCLUSIVE | REEF_DISK_LOCK;
 
 	if (!is_name_valid(name) || (flags & ~known) ||
-	    ((flags & REEF_FILE_EXCLUSIVE) && !(flags & REEF_FILE_CREATE)))
+	    ((flags & REEF_DISK_EXCLUSIVE) && !(flags & REEF_DISK_CREATE)))
 		return -EINVAL;
 	return store->ops->open(store, name, flags, out);
 }
 
-void reef_file_close(struct reef_file *file)
+void reef_disk_close(struct reef_disk_file *file)
 {
 	if (file)
 		file->store->ops->close(file);
 }
 
-ssize_t reef_file_read(struct reef_file *file, uint64_t offset, void *bytes,
-		       size_t size)
+ssize_t reef_disk_read(struct reef_disk_file *file, uint64_t offset,
+		       void *bytes, size_t size)
 {
 	if (!is_range_valid(offset, size))
 		return -EINVAL;
 	return file->store->ops->read(file, offset, bytes, size);
 }
 
-int reef_file_write(struct reef_file *file, uint64_t offset, const void *bytes,
-		    size_t size)
+int reef_disk_write(struct reef_disk_file *file, uint64_t offset,
+		    const void *bytes, size_t size)
 {
 	if (!is_range_valid(offset, size))
 		return -EFBIG;
 	return file->store->ops->write(file, offset, bytes, size);
 }
 
-int reef_file_truncate(struct reef_file *file, uint64_t size)
+int reef_disk_truncate(struct reef_disk_file *file, uint64_t size)
 {
 	if (size > INT64_MAX)
 		return -EFBIG;
 	return file->store->ops->truncate(file, size);
 }
 
-int reef_file_sync(struct reef_file *file)
+int reef_disk_sync(struct reef_disk_file *file)
 {
 	return file->store->ops->sync(file);
 }
 
-int64_t reef_file_size(struct reef_file *file)
+int64_t reef_disk_size(struct reef_disk_file *file)
 {
 	return file->store->ops->size(file);
 }

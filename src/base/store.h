@@ -17,27 +17,27 @@
 #include <sys/types.h>
 
 struct reef_store;
-struct reef_file;
+struct reef_disk_file;
 
-enum reef_file_flags {
-	REEF_FILE_CREATE = 1,	 /* make it if absent */
-	REEF_FILE_EXCLUSIVE = 2, /* with CREATE: -EEXIST if present */
-	REEF_FILE_LOCK = 4,	 /* -EBUSY if another open holds the lock */
+enum reef_disk_flags {
+	REEF_DISK_CREATE = 1,	 /* make it if absent */
+	REEF_DISK_EXCLUSIVE = 2, /* with CREATE: -EEXIST if present */
+	REEF_DISK_LOCK = 4,	 /* -EBUSY if another open holds the lock */
 };
 
 struct reef_store_ops {
 	int (*open)(struct reef_store *store, const char *name, int flags,
-		    struct reef_file **out);
-	void (*close)(struct reef_file *file);
+		    struct reef_disk_file **out);
+	void (*close)(struct reef_disk_file *file);
 	/* Reads up to size bytes at offset; fewer only at the end. */
-	ssize_t (*read)(struct reef_file *file, uint64_t offset, void *bytes,
-			size_t size);
+	ssize_t (*read)(struct reef_disk_file *file, uint64_t offset,
+			void *bytes, size_t size);
 	/* Writes all or returns an error. */
-	int (*write)(struct reef_file *file, uint64_t offset, const void *bytes,
-		     size_t size);
-	int (*truncate)(struct reef_file *file, uint64_t size);
-	int (*sync)(struct reef_file *file);
-	int64_t (*size)(struct reef_file *file);
+	int (*write)(struct reef_disk_file *file, uint64_t offset,
+		     const void *bytes, size_t size);
+	int (*truncate)(struct reef_disk_file *file, uint64_t size);
+	int (*sync)(struct reef_disk_file *file);
+	int64_t (*size)(struct reef_disk_file *file);
 	int (*rename)(struct reef_store *store, const char *from,
 		      const char *to);
 	int (*remove)(struct reef_store *store, const char *name);
@@ -48,7 +48,7 @@ struct reef_store_ops {
 struct reef_store {
 	const struct reef_store_ops *ops;
 };
-struct reef_file {
+struct reef_disk_file {
 	struct reef_store *store;
 };
 
@@ -76,16 +76,16 @@ void reef_store_fail_after(struct reef_store *store, uint32_t n);
 void reef_store_destroy(struct reef_store *store);
 
 /* Calls through the ops, so that no caller spells store->ops->... */
-int reef_file_open(struct reef_store *store, const char *name, int flags,
-		   struct reef_file **out);
-void reef_file_close(struct reef_file *file); /* NULL is fine */
-ssize_t reef_file_read(struct reef_file *file, uint64_t offset, void *bytes,
-		       size_t size);
-int reef_file_write(struct reef_file *file, uint64_t offset, const void *bytes,
-		    size_t size);
-int reef_file_truncate(struct reef_file *file, uint64_t size);
-int reef_file_sync(struct reef_file *file);
-int64_t reef_file_size(struct reef_file *file);
+int reef_disk_open(struct reef_store *store, const char *name, int flags,
+		   struct reef_disk_file **out);
+void reef_disk_close(struct reef_disk_file *file); /* NULL is fine */
+ssize_t reef_disk_read(struct reef_disk_file *file, uint64_t offset,
+		       void *bytes, size_t size);
+int reef_disk_write(struct reef_disk_file *file, uint64_t offset,
+		    const void *bytes, size_t size);
+int reef_disk_truncate(struct reef_disk_file *file, uint64_t size);
+int reef_disk_sync(struct reef_disk_file *file);
+int64_t reef_disk_size(struct reef_disk_file *file);
 int reef_store_rename(struct reef_store *store, const char *from,
 		      const char *to);
 int reef_store_remove(struct reef_store *store, const char *name);

@@ -72,7 +72,7 @@ struct memory {
 };
 
 struct memory_file {
-	struct reef_file file;
+	struct reef_disk_file file;
 	struct inode *inode;
 	uint32_t incarnation;
 	bool holds_lock;
@@ -86,7 +86,7 @@ static struct memory *to_memory(struct reef_store *store)
 	return (struct memory *)store;
 }
 
-static struct memory_file *to_file(struct reef_file *file)
+static struct memory_file *to_file(struct reef_disk_file *file)
 {
 	return (struct memory_file *)file;
 }
@@ -368,12 +368,12 @@ static int find_or_make(struct memory *memory, const char *name, int flags,
 	struct inode *inode;
 	int err;
 
-	if (found && (flags & REEF_FILE_EXCLUSIVE))
+	if (found && (flags & REEF_DISK_EXCLUSIVE))
 		return -EEXIST;
-	if (!found && !(flags & REEF_FILE_CREATE))
+	if (!found && !(flags & REEF_DISK_CREATE))
 		return -ENOENT;
 	if (found) {
-		if ((flags & REEF_FILE_LOCK) && found->inode->locked)
+		if ((flags & REEF_DISK_LOCK) && found->inode->locked)
 			return -EBUSY;
 		found->inode->refs++;
 		*out = found->inode;
@@ -392,7 +392,7 @@ static int find_or_make(struct memory *memory, const char *name, int flags,
 }
 
 static int memory_open(struct reef_store *store, const char *name, int flags,
-		       struct reef_file **out)
+		       struct reef_disk_file **out)
 {
 	struct memory *memory = to_memory(store);
 	struct memory_file *file;
@@ -408,7 +408,7 @@ static int memory_open(struct reef_store *store, const char *name, int flags,
 		free(file);
 		return err;
 	}
-	if (flags & REEF_FILE_LOCK) {
+	if (flags & REEF_DISK_LOCK) {
 		file->inode->locked = true;
 		file->holds_lock = true;
 	}
@@ -419,7 +419,7 @@ static int memory_open(struct reef_store *store, const char *name, int flags,
 	return 0;
 }
 
-static void memory_close(struct reef_file *file)
+static void memory_close(struct reef_disk_file *file)
 {
 	struct memory_file *own = to_file(file);
 	struct memory *memory = to_memory(file->store);
@@ -431,8 +431,8 @@ static void memory_close(struct reef_file *file)
 	free(own);
 }
 
-static ssize_t memory_read(struct reef_file *file, uint64_t offset, void *bytes,
-			   size_t size)
+static ssize_t memory_read(struct reef_disk_file *file, uint64_t offset,
+			   void *bytes, size_t size)
 {
 	struct image *cache = &to_file(file)->inode->cache;
 	int err = check_file(to_file(file));
@@ -447,7 +447,7 @@ static ssize_t memory_read(struct reef_file *file, uint64_t offset, void *bytes,
 	return (ssize_t)size;
 }
 
-static int memory_write(struct reef_file *file, uint64_t offset,
+static int memory_write(struct reef_disk_file *file, uint64_t offset,
 			const void *bytes, size_t size)
 {
 	struct memory_file *own = to_file(file);
@@ -467,7 +467,7 @@ static int memory_write(struct reef_file *file, uint64_t offset,
 	return change_add(own->inode, false, offset, bytes, size);
 }
 
-static int memory_truncate(struct reef_file *file, uint64_t size)
+static int memory_truncate(struct reef_disk_file *file, uint64_t size)
 {
 	int err = check_file(to_file(file));
 
@@ -476,7 +476,7 @@ static int memory_truncate(struct reef_file *file, uint64_t size)
 	return change_add(to_file(file)->inode, true, size, NULL, 0);
 }
 
-static int memory_sync(struct reef_file *file)
+static int memory_sync(struct reef_disk_file *file)
 {
 	struct memory_file *own = to_file(file);
 	struct memory *memory = to_memory(file->store);
@@ -497,7 +497,7 @@ static int memory_sync(struct reef_file *file)
 	return 0;
 }
 
-static int64_t memory_size(struct reef_file *file)
+static int64_t memory_size(struct reef_disk_file *file)
 {
 	int err = check_file(to_file(file));
 

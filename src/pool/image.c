@@ -40,7 +40,7 @@ struct layout {
 
 struct reef_image_writer {
 	struct reef_store *store;
-	struct reef_file *file;
+	struct reef_disk_file *file;
 	char name[FILE_NAME_MAX + 1];
 	char temporary[FILE_NAME_MAX + sizeof(TEMPORARY)];
 	struct reef_cursor_out about;
@@ -51,7 +51,7 @@ struct reef_image_writer {
 };
 
 struct reef_image {
-	struct reef_file *file;
+	struct reef_disk_file *file;
 	uint8_t *bytes; /* what it is about; texts point into it */
 	struct reef_image_about about;
 	struct reef_image_extent *extents;
@@ -318,7 +318,7 @@ static int check_about(const struct reef_image_about *about)
 
 static void free_writer(struct reef_image_writer *writer)
 {
-	reef_file_close(writer->file);
+	reef_disk_close(writer->file);
 	layout_fini(&writer->layout);
 	free(writer->about.bytes);
 	free(writer->extents);
@@ -371,13 +371,13 @@ int reef_image_begin(struct reef_store *store, const char *name,
 		 TEMPORARY);
 	rc = prepare_writer(writer, about);
 	if (rc == 0)
-		rc = reef_file_open(store, writer->temporary, REEF_FILE_CREATE,
+		rc = reef_disk_open(store, writer->temporary, REEF_DISK_CREATE,
 				    &writer->file);
 	/* What another one left there is cut off, so that holes are zeroes. */
 	if (rc == 0)
-		rc = reef_file_truncate(writer->file, 0);
+		rc = reef_disk_truncate(writer->file, 0);
 	if (rc == 0)
-		rc = reef_file_truncate(writer->file, writer->layout.file_size);
+		rc = reef_disk_truncate(writer->file, writer->layout.file_size);
 	if (rc) {
 		reef_image_discard(writer);
 		return rc;
@@ -388,7 +388,7 @@ int reef_image_begin(struct reef_store *store, const char *name,
 
 /* Write those pages that are not zeroes, as many at once as follow each other.
  */
-static int write_pages(struct reef_file *file, uint64_t at,
+static int write_pages(struct reef_disk_file *file, uint64_t at,
 		       const uint8_t *bytes, uint32_t size)
 {
 	uint32_t from, to;
@@ -400,7 +400,7 @@ static int write_pages(struct reef_file *file, uint64_t at,
 			continue;
 		while (to < size && !is_zero(bytes + to, PAGE))
 			to += PAGE;
-		rc = reef_file_write(file, at + from, bytes + from, to - from);
+		rc = reef_disk_write(file, at + from, bytes + from, to - from);
 	}
 	return rc;
 }
@@ -446,15 +446,15 @@ int reef_image_finish(struct reef_image_writer *writer)
 	int rc;
 
 	fill_header(writer, header);
-	rc = reef_file_write(writer->file, PAGE, writer->about.bytes,
+	rc = reef_disk_write(writer->file, PAGE, writer->about.bytes,
 			     writer->about.size);
 	if (rc == 0 && writer->layout.pieces)
-		rc = reef_file_write(writer->file, writer->layout.sums_at,
+		rc = reef_disk_write(writer->file, writer->layout.sums_at,
 				     writer->sums, writer->layout.pieces * 8);
 	if (rc == 0)
-		rc = reef_file_write(writer->file, 0, header, PAGE);
+		rc = reef_disk_write(writer->file, 0, header, PAGE);
 	if (rc == 0)
-		rc = reef_file_sync(writer->file);
+		rc = reef_disk_sync(writer->file);
 	if (rc == 0)
 		rc = reef_store_rename(writer->store, writer->temporary,
 				       writer->name);
@@ -485,10 +485,10 @@ static int refuse(const char *name, int rc, const char *why)
 }
 
 /* Read exactly that much. */
-static int read_whole(struct reef_file *file, uint64_t at, void *bytes,
+static int read_whole(struct reef_disk_file *file, uint64_t at, void *bytes,
 		      uint64_t size)
 {
-	ssize_t n = reef_file_read(file, at, bytes, size);
+	ssize_t n = reef_disk_read(file, at, bytes, size);
 
 	if (n < 0)
 		return (int)n;
@@ -539,7 +539,7 @@ static int read_sums(struct reef_image *image, const uint8_t header[PAGE],
 		     const char *name)
 {
 	const struct layout *layout = &image->layout;
-	int64_t size = reef_file_size(image->file);
+	int64_t size = reef_disk_size(image->file);
 	int rc;
 
 	if (size < 0)
@@ -575,9 +575,9 @@ int reef_image_open(struct reef_store *store, const char *name,
 
 	if (!image)
 		return -ENOMEM;
-	rc = reef_file_open(store, name, 0, &image->file);
+	rc = reef_disk_open(store, name, 0, &image->file);
 	if (rc == 0) {
-		n = reef_file_read(image->file, 0, header, PAGE);
+		n = reef_disk_read(image->file, 0, header, PAGE);
 		if (n < 0)
 			rc = (int)n;
 		else if (n < (ssize_t)PAGE)
@@ -602,7 +602,7 @@ void reef_image_close(struct reef_image *image)
 {
 	if (!image)
 		return;
-	reef_file_close(image->file);
+	reef_disk_close(image->file);
 	layout_fini(&image->layout);
 	free(image->bytes);
 	free(image->extents);
@@ -685,37 +685,37 @@ int reef_image_verify(struct reef_image *image,
 
 int reef_image_mark(struct reef_store *store, const char *mark, uint64_t number)
 {
-	struct reef_file *file = NULL;
+	struct reef_disk_file *file = NULL;
 	uint8_t bytes[MARK_SIZE];
 	int rc;
 
 	reef_put64(bytes, number);
 	reef_put64(bytes + 8, reef_hash(bytes, 8, SEED_MARK));
-	rc = reef_file_open(store, mark, REEF_FILE_CREATE, &file);
+	rc = reef_disk_open(store, mark, REEF_DISK_CREATE, &file);
 	if (rc == 0)
-		rc = reef_file_truncate(file, 0);
+		rc = reef_disk_truncate(file, 0);
 	if (rc == 0)
-		rc = reef_file_write(file, 0, bytes, sizeof(bytes));
+		rc = reef_disk_write(file, 0, bytes, sizeof(bytes));
 	if (rc == 0)
-		rc = reef_file_sync(file);
-	reef_file_close(file);
+		rc = reef_disk_sync(file);
+	reef_disk_close(file);
 	return rc ? rc : reef_store_sync_names(store);
 }
 
 int reef_image_marked(struct reef_store *store, const char *mark,
 		      uint64_t *number)
 {
-	struct reef_file *file = NULL;
+	struct reef_disk_file *file = NULL;
 	uint8_t bytes[MARK_SIZE] = {0};
 	ssize_t n;
 	int rc;
 
 	*number = 0;
-	rc = reef_file_open(store, mark, 0, &file);
+	rc = reef_disk_open(store, mark, 0, &file);
 	if (rc)
 		return rc == -ENOENT ? 0 : rc;
-	n = reef_file_read(file, 0, bytes, sizeof(bytes));
-	reef_file_close(file);
+	n = reef_disk_read(file, 0, bytes, sizeof(bytes));
+	reef_disk_close(file);
 	if (n < 0)
 		return (int)n;
 	if (n == MARK_SIZE &&

@@ -26,15 +26,15 @@ enum mode { WHOLE, ABOUT, CHANGES, MODES };
 static void put_file(struct reef_store *store, uint64_t offset,
 		     const void *bytes, size_t size, uint64_t length)
 {
-	struct reef_file *file;
+	struct reef_disk_file *file;
 
-	FUZZ_CHECK(!reef_file_open(store, NAME, REEF_FILE_CREATE, &file));
+	FUZZ_CHECK(!reef_disk_open(store, NAME, REEF_DISK_CREATE, &file));
 	if (length)
-		FUZZ_CHECK(!reef_file_truncate(file, length));
+		FUZZ_CHECK(!reef_disk_truncate(file, length));
 	if (size)
-		FUZZ_CHECK(!reef_file_write(file, offset, bytes, size));
-	FUZZ_CHECK(!reef_file_sync(file));
-	reef_file_close(file);
+		FUZZ_CHECK(!reef_disk_write(file, offset, bytes, size));
+	FUZZ_CHECK(!reef_disk_sync(file));
+	reef_disk_close(file);
 }
 
 /* The seeds are those of image.c. */

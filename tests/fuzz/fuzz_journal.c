@@ -91,14 +91,14 @@ static void make_journal(struct reef_store *store, bool empty)
 static void overwrite(struct reef_store *store, const char *name,
 		      uint64_t offset, const void *bytes, size_t size)
 {
-	struct reef_file *file;
+	struct reef_disk_file *file;
 
-	FUZZ_CHECK(reef_file_open(store, name, 0, &file) == 0);
+	FUZZ_CHECK(reef_disk_open(store, name, 0, &file) == 0);
 	if (offset == 0)
-		FUZZ_CHECK(reef_file_truncate(file, 0) == 0);
-	FUZZ_CHECK(reef_file_write(file, offset, bytes, size) == 0);
-	FUZZ_CHECK(reef_file_sync(file) == 0);
-	reef_file_close(file);
+		FUZZ_CHECK(reef_disk_truncate(file, 0) == 0);
+	FUZZ_CHECK(reef_disk_write(file, offset, bytes, size) == 0);
+	FUZZ_CHECK(reef_disk_sync(file) == 0);
+	reef_disk_close(file);
 }
 
 static void put_records(struct reef_store *store, struct fuzz_input *input)
@@ -127,21 +127,21 @@ static void put_records(struct reef_store *store, struct fuzz_input *input)
 static void put_changes(struct reef_store *store, struct fuzz_input *input)
 {
 	static const char *const names[] = {"journal", "snapshot", SEGMENT_2};
-	struct reef_file *file;
+	struct reef_disk_file *file;
 	uint64_t at;
 	uint8_t byte;
 
 	while (input->size > 0) {
-		FUZZ_CHECK(reef_file_open(store, names[fuzz_take(input) % 3], 0,
+		FUZZ_CHECK(reef_disk_open(store, names[fuzz_take(input) % 3], 0,
 					  &file) == 0);
 		at = fuzz_take(input);
 		at |= (uint64_t)fuzz_take(input) << 8;
-		if (reef_file_read(file, at, &byte, 1) == 1) {
+		if (reef_disk_read(file, at, &byte, 1) == 1) {
 			byte ^= fuzz_take(input);
-			FUZZ_CHECK(reef_file_write(file, at, &byte, 1) == 0);
-			FUZZ_CHECK(reef_file_sync(file) == 0);
+			FUZZ_CHECK(reef_disk_write(file, at, &byte, 1) == 0);
+			FUZZ_CHECK(reef_disk_sync(file) == 0);
 		}
-		reef_file_close(file);
+		reef_disk_close(file);
 	}
 }
 

@@ -170,28 +170,28 @@ static void fail_disk(struct cluster *cluster)
 static int copy_file(struct reef_store *from, struct reef_store *to,
 		     const char *name)
 {
-	struct reef_file *in, *out;
+	struct reef_disk_file *in, *out;
 	uint8_t bytes[4096];
 	uint64_t at = 0;
 	ssize_t got;
 	int rc;
 
-	rc = reef_file_open(from, name, 0, &in);
+	rc = reef_disk_open(from, name, 0, &in);
 	if (rc)
 		return rc == -ENOENT ? 0 : rc;
-	rc = reef_file_open(to, name, REEF_FILE_CREATE, &out);
+	rc = reef_disk_open(to, name, REEF_DISK_CREATE, &out);
 	if (!rc) {
-		while ((got = reef_file_read(in, at, bytes, sizeof(bytes))) >
+		while ((got = reef_disk_read(in, at, bytes, sizeof(bytes))) >
 			       0 &&
 		       !rc) {
-			rc = reef_file_write(out, at, bytes, (size_t)got);
+			rc = reef_disk_write(out, at, bytes, (size_t)got);
 			at += (uint64_t)got;
 		}
 		if (!rc)
-			rc = reef_file_sync(out);
-		reef_file_close(out);
+			rc = reef_disk_sync(out);
+		reef_disk_close(out);
 	}
-	reef_file_close(in);
+	reef_disk_close(in);
 	return rc;
 }
 

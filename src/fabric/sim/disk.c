@@ -22,9 +22,9 @@ struct disk_store {
 };
 
 struct disk_file {
-	struct reef_file base;
+	struct reef_disk_file base;
 	struct disk_file *next;
-	struct reef_file *inner; /* NULL: its life has ended */
+	struct reef_disk_file *inner; /* NULL: its life has ended */
 };
 
 static struct disk_store *to_store(struct reef_store *store)
@@ -32,7 +32,7 @@ static struct disk_store *to_store(struct reef_store *store)
 	return reef_container(store, struct disk_store, base);
 }
 
-static struct disk_file *to_file(struct reef_file *file)
+static struct disk_file *to_file(struct reef_disk_file *file)
 {
 	return reef_container(file, struct disk_file, base);
 }
@@ -52,7 +52,7 @@ static int spend_time(struct disk_store *store, uint64_t max_ns)
 }
 
 static int disk_open(struct reef_store *base, const char *name, int flags,
-		     struct reef_file **out)
+		     struct reef_disk_file **out)
 {
 	struct disk_store *store = to_store(base);
 	struct disk_file *file;
@@ -63,7 +63,7 @@ static int disk_open(struct reef_store *base, const char *name, int flags,
 	file = calloc(1, sizeof(*file));
 	if (!file)
 		return -ENOMEM;
-	rc = reef_file_open(store->disk, name, flags, &file->inner);
+	rc = reef_disk_open(store->disk, name, flags, &file->inner);
 	if (rc) {
 		free(file);
 		return rc;
@@ -75,7 +75,7 @@ static int disk_open(struct reef_store *base, const char *name, int flags,
 	return 0;
 }
 
-static void disk_close(struct reef_file *base)
+static void disk_close(struct reef_disk_file *base)
 {
 	struct disk_file *file = to_file(base);
 	struct disk_file **at = &to_store(base->store)->files;
@@ -83,36 +83,36 @@ static void disk_close(struct reef_file *base)
 	while (*at != file)
 		at = &(*at)->next;
 	*at = file->next;
-	reef_file_close(file->inner);
+	reef_disk_close(file->inner);
 	free(file);
 }
 
-static ssize_t disk_read(struct reef_file *base, uint64_t offset, void *bytes,
-			 size_t size)
+static ssize_t disk_read(struct reef_disk_file *base, uint64_t offset,
+			 void *bytes, size_t size)
 {
 	int rc = spend_time(to_store(base->store), 0);
 
 	return rc ? rc
-		  : reef_file_read(to_file(base)->inner, offset, bytes, size);
+		  : reef_disk_read(to_file(base)->inner, offset, bytes, size);
 }
 
-static int disk_write(struct reef_file *base, uint64_t offset,
+static int disk_write(struct reef_disk_file *base, uint64_t offset,
 		      const void *bytes, size_t size)
 {
 	int rc = spend_time(to_store(base->store), WRITE_MAX_NS);
 
 	return rc ? rc
-		  : reef_file_write(to_file(base)->inner, offset, bytes, size);
+		  : reef_disk_write(to_file(base)->inner, offset, bytes, size);
 }
 
-static int disk_truncate(struct reef_file *base, uint64_t size)
+static int disk_truncate(struct reef_disk_file *base, uint64_t size)
 {
 	int rc = spend_time(to_store(base->store), WRITE_MAX_NS);
 
-	return rc ? rc : reef_file_truncate(to_file(base)->inner, size);
+	return rc ? rc : reef_disk_truncate(to_file(base)->inner, size);
 }
 
-static int disk_sync(struct reef_file *base)
+static int disk_sync(struct reef_disk_file *base)
 {
 	struct disk_store *store = to_store(base->store);
 	int rc = spend_time(store, SYNC_MAX_NS);
@@ -120,16 +120,16 @@ static int disk_sync(struct reef_file *base)
 
 	if (rc)
 		return rc;
-	rc = reef_file_sync(to_file(base)->inner);
+	rc = reef_disk_sync(to_file(base)->inner);
 	late = spend_time(store, SYNC_MAX_NS);
 	return late ? late : rc;
 }
 
-static int64_t disk_size(struct reef_file *base)
+static int64_t disk_size(struct reef_disk_file *base)
 {
 	int rc = spend_time(to_store(base->store), 0);
 
-	return rc ? rc : reef_file_size(to_file(base)->inner);
+	return rc ? rc : reef_disk_size(to_file(base)->inner);
 }
 
 static int disk_rename(struct reef_store *base, const char *from,
@@ -175,7 +175,7 @@ void sim_disk_cut_off(struct reef_store *base)
 	struct disk_file *file;
 
 	for (file = to_store(base)->files; file; file = file->next) {
-		reef_file_close(file->inner);
+		reef_disk_close(file->inner);
 		file->inner = NULL;
 	}
 }

@@ -21,7 +21,7 @@
 struct image_keep {
 	struct reef_keep keep;
 	struct reef_store *store;
-	struct reef_file *lock; /* NULL: not taken yet */
+	struct reef_disk_file *lock; /* NULL: not taken yet */
 	struct reef_keep_image_options options;
 	struct reef_keep_image_report report;
 };
@@ -42,8 +42,8 @@ static int lock_folder(struct image_keep *own)
 {
 	if (own->lock)
 		return 0;
-	return reef_file_open(own->store, LOCK,
-			      REEF_FILE_CREATE | REEF_FILE_LOCK, &own->lock);
+	return reef_disk_open(own->store, LOCK,
+			      REEF_DISK_CREATE | REEF_DISK_LOCK, &own->lock);
 }
 
 /* --- take --- */
@@ -341,7 +341,7 @@ void reef_keep_image_destroy(struct reef_keep *keep)
 {
 	if (!keep)
 		return;
-	reef_file_close(of(keep)->lock);
+	reef_disk_close(of(keep)->lock);
 	free(of(keep));
 }
 

@@ -194,61 +194,61 @@ static void image_unwritten_piece_is_empty(void **state)
 static void image_each_byte_flipped_is_refused(void **state)
 {
 	struct reef_image_about about = about_of(small, 2);
-	struct reef_file *file;
+	struct reef_disk_file *file;
 	uint8_t byte;
 	int64_t size;
 	int rc;
 
 	assert_int_equal(write_image(*state, &about), 0);
-	assert_int_equal(reef_file_open(*state, NAME, 0, &file), 0);
-	size = reef_file_size(file);
+	assert_int_equal(reef_disk_open(*state, NAME, 0, &file), 0);
+	size = reef_disk_size(file);
 	assert_true(size > 4096);
 	for (int64_t i = 0; i < size; i++) {
-		assert_int_equal(reef_file_read(file, (uint64_t)i, &byte, 1),
+		assert_int_equal(reef_disk_read(file, (uint64_t)i, &byte, 1),
 				 1);
 		byte ^= (uint8_t)(1u << i % 8);
-		reef_file_write(file, (uint64_t)i, &byte, 1);
+		reef_disk_write(file, (uint64_t)i, &byte, 1);
 		rc = check_image(*state);
 		if (rc != -REEF_ECORRUPT && rc != -REEF_EVERSION)
 			fail_msg("byte %lld: %d", (long long)i, rc);
 		byte ^= (uint8_t)(1u << i % 8);
-		reef_file_write(file, (uint64_t)i, &byte, 1);
-		reef_file_sync(file);
+		reef_disk_write(file, (uint64_t)i, &byte, 1);
+		reef_disk_sync(file);
 	}
 	assert_int_equal(check_image(*state), 0);
-	reef_file_close(file);
+	reef_disk_close(file);
 }
 
 static void image_each_truncation_is_refused(void **state)
 {
 	struct reef_image_about about = about_of(small, 2);
-	struct reef_file *file;
+	struct reef_disk_file *file;
 	int64_t size;
 
 	assert_int_equal(write_image(*state, &about), 0);
-	assert_int_equal(reef_file_open(*state, NAME, 0, &file), 0);
-	size = reef_file_size(file);
-	reef_file_truncate(file, (uint64_t)size + 1);
+	assert_int_equal(reef_disk_open(*state, NAME, 0, &file), 0);
+	size = reef_disk_size(file);
+	reef_disk_truncate(file, (uint64_t)size + 1);
 	assert_int_equal(check_image(*state), -REEF_ECORRUPT);
 	for (int64_t i = size - 1; i >= 0; i--) {
-		reef_file_truncate(file, (uint64_t)i);
-		reef_file_sync(file);
+		reef_disk_truncate(file, (uint64_t)i);
+		reef_disk_sync(file);
 		if (check_image(*state) != -REEF_ECORRUPT)
 			fail_msg("%lld bytes are taken", (long long)i);
 	}
-	reef_file_close(file);
+	reef_disk_close(file);
 }
 
 static void image_other_version_is_refused(void **state)
 {
 	struct reef_image_about about = about_of(small, 2);
 	uint8_t version = REEF_IMAGE_VERSION + 1;
-	struct reef_file *file;
+	struct reef_disk_file *file;
 
 	assert_int_equal(write_image(*state, &about), 0);
-	assert_int_equal(reef_file_open(*state, NAME, 0, &file), 0);
-	reef_file_write(file, 8, &version, 1);
-	reef_file_close(file);
+	assert_int_equal(reef_disk_open(*state, NAME, 0, &file), 0);
+	reef_disk_write(file, 8, &version, 1);
+	reef_disk_close(file);
 	assert_int_equal(check_image(*state), -REEF_EVERSION);
 }
 
@@ -259,14 +259,14 @@ static void image_exchanged_pieces_are_refused(void **state)
 		.number = 1, .space = 2, .epoch = 1, .size = 2 << 20};
 	struct reef_image_about about = about_of(&extent, 1);
 	uint8_t *bytes = malloc(2 * REEF_IMAGE_PIECE);
-	struct reef_file *file;
+	struct reef_disk_file *file;
 
 	assert_int_equal(write_image(*state, &about), 0);
-	assert_int_equal(reef_file_open(*state, NAME, 0, &file), 0);
-	assert_int_equal(reef_file_read(file, 8192, bytes, 2 << 20), 2 << 20);
-	reef_file_write(file, 8192, bytes + (1 << 20), 1 << 20);
-	reef_file_write(file, 8192 + (1 << 20), bytes, 1 << 20);
-	reef_file_close(file);
+	assert_int_equal(reef_disk_open(*state, NAME, 0, &file), 0);
+	assert_int_equal(reef_disk_read(file, 8192, bytes, 2 << 20), 2 << 20);
+	reef_disk_write(file, 8192, bytes + (1 << 20), 1 << 20);
+	reef_disk_write(file, 8192 + (1 << 20), bytes, 1 << 20);
+	reef_disk_close(file);
 	assert_int_equal(check_image(*state), -REEF_ECORRUPT);
 	free(bytes);
 }
@@ -325,7 +325,7 @@ static void image_bad_about_is_refused(void **state)
 
 static void image_mark_counts_once(void **state)
 {
-	struct reef_file *file;
+	struct reef_disk_file *file;
 	uint64_t number = 1;
 	uint8_t byte = 0x55;
 
@@ -339,9 +339,9 @@ static void image_mark_counts_once(void **state)
 	assert_int_equal(reef_image_unmark(*state, MARK, &number), 0);
 	assert_int_equal(number, 0);
 	assert_int_equal(reef_image_mark(*state, MARK, 77), 0);
-	assert_int_equal(reef_file_open(*state, MARK, 0, &file), 0);
-	reef_file_write(file, 3, &byte, 1);
-	reef_file_close(file);
+	assert_int_equal(reef_disk_open(*state, MARK, 0, &file), 0);
+	reef_disk_write(file, 3, &byte, 1);
+	reef_disk_close(file);
 	assert_int_equal(reef_image_unmark(*state, MARK, &number), 0);
 	assert_int_equal(number, 0);
 }

@@ -31,23 +31,24 @@
 
 /* Create a file that is to be renamed once it is whole; an old one goes. */
 static int open_aside(struct reef_store *store, const char *name,
-		      struct reef_file **out)
+		      struct reef_disk_file **out)
 {
 	int rc = reef_store_remove(store, name);
 
 	if (rc && rc != -ENOENT)
 		return rc;
-	return reef_file_open(store, name,
-			      REEF_FILE_CREATE | REEF_FILE_EXCLUSIVE, out);
+	return reef_disk_open(store, name,
+			      REEF_DISK_CREATE | REEF_DISK_EXCLUSIVE, out);
 }
 
 /* Give a file that was written aside its name. */
-static int name_aside_file(struct reef_store *store, struct reef_file *file,
-			   const char *from, const char *to)
+static int name_aside_file(struct reef_store *store,
+			   struct reef_disk_file *file, const char *from,
+			   const char *to)
 {
 	int rc;
 
-	rc = reef_file_sync(file);
+	rc = reef_disk_sync(file);
 	if (rc == 0)
 		rc = reef_store_rename(store, from, to);
 	if (rc == 0)
@@ -55,13 +56,13 @@ static int name_aside_file(struct reef_store *store, struct reef_file *file,
 	return rc;
 }
 
-static int write_header(struct reef_file *file,
+static int write_header(struct reef_disk_file *file,
 			const struct reef_journal_header *header)
 {
 	uint8_t bytes[REEF_JOURNAL_HEADER_SIZE];
 
 	reef_journal_header_encode(header, bytes);
-	return reef_file_write(file, 0, bytes, sizeof(bytes));
+	return reef_disk_write(file, 0, bytes, sizeof(bytes));
 }
 
 /* Make a segment and go on in it. */
@@ -75,7 +76,7 @@ static int begin_segment(struct reef_journal_disk *disk, uint64_t number,
 		.segment = number,
 	};
 	char name[REEF_JOURNAL_NAME_SIZE];
-	struct reef_file *file;
+	struct reef_disk_file *file;
 	int rc;
 
 	rc = open_aside(disk->store, REEF_JOURNAL_SEGMENT_NEW, &file);
@@ -87,10 +88,10 @@ static int begin_segment(struct reef_journal_disk *disk, uint64_t number,
 		rc = name_aside_file(disk->store, file,
 				     REEF_JOURNAL_SEGMENT_NEW, name);
 	if (rc) {
-		reef_file_close(file);
+		reef_disk_close(file);
 		return rc;
 	}
-	reef_file_close(disk->segment);
+	reef_disk_close(disk->segment);
 	disk->segment = file;
 	disk->number = number;
 	disk->end = REEF_JOURNAL_HEADER_SIZE;
@@ -121,16 +122,16 @@ int reef_journal_disk_init(struct reef_journal_disk *disk,
 			   struct reef_store *store)
 {
 	*disk = (struct reef_journal_disk){.store = store};
-	return reef_file_open(store, REEF_JOURNAL_IDENTITY_NAME,
-			      REEF_FILE_CREATE | REEF_FILE_LOCK,
+	return reef_disk_open(store, REEF_JOURNAL_IDENTITY_NAME,
+			      REEF_DISK_CREATE | REEF_DISK_LOCK,
 			      &disk->identity);
 }
 
 void reef_journal_disk_fini(struct reef_journal_disk *disk)
 {
-	reef_file_close(disk->aside);
-	reef_file_close(disk->segment);
-	reef_file_close(disk->identity); /* the lock goes last */
+	reef_disk_close(disk->aside);
+	reef_disk_close(disk->segment);
+	reef_disk_close(disk->identity); /* the lock goes last */
 	*disk = (struct reef_journal_disk){0};
 }
 
@@ -142,7 +143,7 @@ static int write_identity(struct reef_journal_disk *disk)
 
 	rc = write_header(disk->identity, &header);
 	if (rc == 0)
-		rc = reef_file_sync(disk->identity);
+		rc = reef_disk_sync(disk->identity);
 	if (rc == 0)
 		rc = reef_store_sync_names(disk->store);
 	return rc;
@@ -162,7 +163,7 @@ static int create_journal(struct reef_journal_disk *disk)
 	return rc < 0 ? rc : write_identity(disk);
 }
 
-static int copy_bytes(struct reef_file *from, struct reef_file *to,
+static int copy_bytes(struct reef_disk_file *from, struct reef_disk_file *to,
 		      uint64_t size)
 {
 	uint8_t *piece = malloc(PIECE_MAX);
@@ -173,11 +174,11 @@ static int copy_bytes(struct reef_file *from, struct reef_file *to,
 	if (!piece)
 		return -ENOMEM;
 	while (at < size && rc == 0) {
-		done = reef_file_read(from, at, piece,
+		done = reef_disk_read(from, at, piece,
 				      size - at < PIECE_MAX ? size - at
 							    : PIECE_MAX);
 		if (done > 0)
-			rc = reef_file_write(to, at, piece, (size_t)done);
+			rc = reef_disk_write(to, at, piece, (size_t)done);
 		else
 			rc = done < 0 ? (int)done : -EIO;
 		at += done > 0 ? (uint64_t)done : 0;
@@ -190,7 +191,7 @@ static int copy_bytes(struct reef_file *from, struct reef_file *to,
 static int rewrite_tail(struct reef_journal_disk *disk, const char *name,
 			uint64_t size)
 {
-	struct reef_file *file;
+	struct reef_disk_file *file;
 	int rc;
 
 	rc = open_aside(disk->store, REEF_JOURNAL_SEGMENT_NEW, &file);
@@ -200,7 +201,7 @@ static int rewrite_tail(struct reef_journal_disk *disk, const char *name,
 	if (rc == 0)
 		rc = name_aside_file(disk->store, file,
 				     REEF_JOURNAL_SEGMENT_NEW, name);
-	reef_file_close(file);
+	reef_disk_close(file);
 	return rc;
 }
 
@@ -211,7 +212,7 @@ static int replace_tail(struct reef_journal_disk *disk,
 	int rc;
 
 	reef_journal_segment_name(name, found->last);
-	rc = reef_file_open(disk->store, name, 0, &disk->segment);
+	rc = reef_disk_open(disk->store, name, 0, &disk->segment);
 	if (rc)
 		return rc;
 	disk->number = found->last;
@@ -259,9 +260,9 @@ int reef_journal_disk_write(struct reef_journal_disk *disk, uint8_t *bytes,
 	int rc;
 
 	reef_journal_records_seal(bytes, size, disk->salt, durable);
-	rc = reef_file_write(disk->segment, disk->end, bytes, size);
+	rc = reef_disk_write(disk->segment, disk->end, bytes, size);
 	if (rc == 0)
-		rc = reef_file_sync(disk->segment);
+		rc = reef_disk_sync(disk->segment);
 	if (rc == 0)
 		disk->end += size;
 	return rc;
@@ -306,7 +307,7 @@ static int finish_snapshot(struct reef_journal_disk *disk)
 				     disk->header.segment);
 	if (rc)
 		return rc;
-	reef_file_close(disk->aside);
+	reef_disk_close(disk->aside);
 	disk->aside = NULL;
 	disk->first = disk->header.segment;
 	return 1;
@@ -321,12 +322,12 @@ int reef_journal_disk_snapshot_step(struct reef_journal_disk *disk)
 		return finish_snapshot(disk);
 	if (size > PIECE_MAX)
 		size = PIECE_MAX;
-	rc = reef_file_write(disk->aside,
+	rc = reef_disk_write(disk->aside,
 			     REEF_JOURNAL_HEADER_SIZE + disk->written,
 			     disk->bytes + disk->written, size);
 	/* Each piece is synced, so that no sync of records waits for all. */
 	if (rc == 0)
-		rc = reef_file_sync(disk->aside);
+		rc = reef_disk_sync(disk->aside);
 	if (rc == 0)
 		disk->written += size;
 	return rc;

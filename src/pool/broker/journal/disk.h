@@ -12,14 +12,14 @@
 
 struct reef_journal_disk {
 	struct reef_store *store;
-	struct reef_file *identity; /* holds the lock */
-	struct reef_file *segment;  /* the last */
+	struct reef_disk_file *identity; /* holds the lock */
+	struct reef_disk_file *segment;	 /* the last */
 	uint64_t salt;
 	uint64_t first;	 /* segments from here follow the snapshot */
 	uint64_t number; /* of the last segment */
 	uint64_t end;	 /* where its next record goes */
 	/* The snapshot being written; NULL: none. */
-	struct reef_file *aside;
+	struct reef_disk_file *aside;
 	struct reef_journal_header header; /* the snapshot's */
 	const uint8_t *bytes;		   /* the caller's, until it is done */
 	uint64_t written;

@@ -42,7 +42,7 @@
 /* The type of the record that close writes to seal the ones before. */
 #define REEF_JOURNAL_SEAL 0
 
-struct reef_file;
+struct reef_disk_file;
 
 enum reef_journal_kind {
 	REEF_JOURNAL_IDENTITY = 1,
@@ -121,7 +121,7 @@ struct reef_journal_found {
 
 /* Read the journal in store and hand it to the reader; changes nothing.
  * Errors as reef_journal_open. */
-int reef_journal_read(struct reef_store *store, struct reef_file *identity,
+int reef_journal_read(struct reef_store *store, struct reef_disk_file *identity,
 		      const struct reef_journal_reader *reader,
 		      struct reef_journal_found *out);
 

@@ -43,9 +43,9 @@ static int log_refused(const char *file, int rc)
 	return rc;
 }
 
-static int read_open_file(struct reef_file *file, struct content *out)
+static int read_open_file(struct reef_disk_file *file, struct content *out)
 {
-	int64_t size = reef_file_size(file);
+	int64_t size = reef_disk_size(file);
 	uint8_t *bytes;
 	ssize_t done;
 
@@ -54,7 +54,7 @@ static int read_open_file(struct reef_file *file, struct content *out)
 	bytes = malloc((size_t)size + 1);
 	if (!bytes)
 		return -ENOMEM;
-	done = reef_file_read(file, 0, bytes, (size_t)size);
+	done = reef_disk_read(file, 0, bytes, (size_t)size);
 	if (done != size) {
 		free(bytes);
 		return done < 0 ? (int)done : -EIO;
@@ -67,27 +67,27 @@ static int read_open_file(struct reef_file *file, struct content *out)
 static int read_file(struct reef_store *store, const char *name,
 		     struct content *out)
 {
-	struct reef_file *file;
+	struct reef_disk_file *file;
 	int rc;
 
-	rc = reef_file_open(store, name, 0, &file);
+	rc = reef_disk_open(store, name, 0, &file);
 	if (rc)
 		return rc;
 	rc = read_open_file(file, out);
-	reef_file_close(file);
+	reef_disk_close(file);
 	return rc;
 }
 
-static int read_identity(struct reef_file *file,
+static int read_identity(struct reef_disk_file *file,
 			 struct reef_journal_header *header, int64_t *size)
 {
 	uint8_t bytes[REEF_JOURNAL_HEADER_SIZE];
 	ssize_t done;
 
-	*size = reef_file_size(file);
+	*size = reef_disk_size(file);
 	if (*size < 0)
 		return (int)*size;
-	done = reef_file_read(file, 0, bytes, sizeof(bytes));
+	done = reef_disk_read(file, 0, bytes, sizeof(bytes));
 	if (done < 0)
 		return (int)done;
 	return reef_journal_header_decode(bytes, (size_t)done,
@@ -223,14 +223,14 @@ static int read_segment(struct reef_store *store, uint64_t number, bool last,
 static int segment_exists(struct reef_store *store, uint64_t number)
 {
 	char name[REEF_JOURNAL_NAME_SIZE];
-	struct reef_file *file;
+	struct reef_disk_file *file;
 	int rc;
 
 	reef_journal_segment_name(name, number);
-	rc = reef_file_open(store, name, 0, &file);
+	rc = reef_disk_open(store, name, 0, &file);
 	if (rc)
 		return rc == -ENOENT ? 0 : rc;
-	reef_file_close(file);
+	reef_disk_close(file);
 	return 1;
 }
 
@@ -271,7 +271,7 @@ static int read_segments(struct reef_store *store,
 	return 0;
 }
 
-int reef_journal_read(struct reef_store *store, struct reef_file *identity,
+int reef_journal_read(struct reef_store *store, struct reef_disk_file *identity,
 		      const struct reef_journal_reader *reader,
 		      struct reef_journal_found *out)
 {

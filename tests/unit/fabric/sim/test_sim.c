@@ -683,34 +683,34 @@ static int writer_main(struct reef_sim_host *host, void *arg)
 {
 	struct writer *writer = arg;
 	struct reef_store *store = reef_sim_host_store(host);
-	struct reef_file *file;
+	struct reef_disk_file *file;
 
-	if (reef_file_open(store, "f", REEF_FILE_CREATE | REEF_FILE_LOCK,
+	if (reef_disk_open(store, "f", REEF_DISK_CREATE | REEF_DISK_LOCK,
 			   &file))
 		return -1;
-	writer->written = reef_file_write(file, 0, "first", 5);
+	writer->written = reef_disk_write(file, 0, "first", 5);
 	if (!writer->written)
-		writer->written = reef_file_sync(file);
+		writer->written = reef_disk_sync(file);
 	if (!writer->written)
 		writer->written = reef_store_sync_names(store);
 	reef_sim_host_kill(host);
 	/* What unwinds changes nothing. */
-	writer->late = reef_file_write(file, 0, "later", 5);
-	reef_file_close(file);
+	writer->late = reef_disk_write(file, 0, "later", 5);
+	reef_disk_close(file);
 	return 0;
 }
 
 static int reader_main(struct reef_sim_host *host, void *arg)
 {
 	struct writer *writer = arg;
-	struct reef_file *file;
+	struct reef_disk_file *file;
 
-	writer->read_result = reef_file_open(reef_sim_host_store(host), "f",
-					     REEF_FILE_LOCK, &file);
+	writer->read_result = reef_disk_open(reef_sim_host_store(host), "f",
+					     REEF_DISK_LOCK, &file);
 	if (writer->read_result)
 		return 0;
-	writer->read_result = (int)reef_file_read(file, 0, writer->read, 5);
-	reef_file_close(file);
+	writer->read_result = (int)reef_disk_read(file, 0, writer->read, 5);
+	reef_disk_close(file);
 	return 0;
 }
 

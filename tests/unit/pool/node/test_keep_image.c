@@ -138,35 +138,35 @@ static void keep_image_mutant_is_found(void **state)
 
 static void keep_image_damaged_stays_and_is_refused(void **state)
 {
-	struct reef_file *file;
+	struct reef_disk_file *file;
 	uint8_t byte;
 
 	assert_int_equal(save(*state), 0);
-	assert_int_equal(reef_file_open(*state, "image", 0, &file), 0);
-	assert_int_equal(reef_file_read(file, 9000, &byte, 1), 1);
+	assert_int_equal(reef_disk_open(*state, "image", 0, &file), 0);
+	assert_int_equal(reef_disk_read(file, 9000, &byte, 1), 1);
 	byte ^= 1;
-	reef_file_write(file, 9000, &byte, 1);
+	reef_disk_write(file, 9000, &byte, 1);
 	assert_int_equal(take(*state), -REEF_ECORRUPT);
 	assert_int_equal(take(*state), -REEF_ECORRUPT);
 	byte ^= 1;
-	reef_file_write(file, 9000, &byte, 1);
-	reef_file_close(file);
+	reef_disk_write(file, 9000, &byte, 1);
+	reef_disk_close(file);
 	assert_int_equal(take(*state), 2);
 }
 
 static void keep_image_of_another_mark_is_refused(void **state)
 {
 	uint8_t bytes[16] = {0};
-	struct reef_file *file;
+	struct reef_disk_file *file;
 
 	assert_int_equal(save(*state), 0);
-	assert_int_equal(reef_file_open(*state, "clean", 0, &file), 0);
-	assert_int_equal(reef_file_read(file, 0, bytes, 16), 16);
-	reef_file_close(file);
+	assert_int_equal(reef_disk_open(*state, "clean", 0, &file), 0);
+	assert_int_equal(reef_disk_read(file, 0, bytes, 16), 16);
+	reef_disk_close(file);
 	assert_int_equal(save(*state), 0); /* another number */
-	assert_int_equal(reef_file_open(*state, "clean", 0, &file), 0);
-	reef_file_write(file, 0, bytes, 16);
-	reef_file_close(file);
+	assert_int_equal(reef_disk_open(*state, "clean", 0, &file), 0);
+	reef_disk_write(file, 0, bytes, 16);
+	reef_disk_close(file);
 	assert_int_equal(take(*state), -REEF_ECORRUPT);
 }
 

@@ -180,7 +180,7 @@ static void journal_close_commits_what_nobody_waited_for(void **state)
 static void journal_snapshot_replaces_segments(void **state)
 {
 	struct reef_journal_options options = plain;
-	struct reef_file *file;
+	struct reef_disk_file *file;
 	int i;
 
 	options.segment_size = 100;
@@ -197,7 +197,7 @@ static void journal_snapshot_replaces_segments(void **state)
 	assert_int_equal(status().segments, 1);
 	assert_int_equal(status().bytes, 40);
 	assert_int_equal(
-		reef_file_open(the.disk, "segment-0000000000000001", 0, &file),
+		reef_disk_open(the.disk, "segment-0000000000000001", 0, &file),
 		-ENOENT);
 	reef_store_crash(the.disk);
 	close_journal();
@@ -294,31 +294,31 @@ static void journal_thread_needs_a_scheduler_in_real_time(void **state)
 	reef_sched_destroy(sched);
 }
 
-static struct reef_file *open_raw(const char *name)
+static struct reef_disk_file *open_raw(const char *name)
 {
-	struct reef_file *file;
+	struct reef_disk_file *file;
 
-	assert_int_equal(reef_file_open(the.disk, name, 0, &file), 0);
+	assert_int_equal(reef_disk_open(the.disk, name, 0, &file), 0);
 	return file;
 }
 
 static void flip(const char *name, uint64_t at)
 {
-	struct reef_file *file = open_raw(name);
+	struct reef_disk_file *file = open_raw(name);
 	uint8_t byte;
 
-	assert_int_equal(reef_file_read(file, at, &byte, 1), 1);
+	assert_int_equal(reef_disk_read(file, at, &byte, 1), 1);
 	byte ^= 0x10;
-	assert_int_equal(reef_file_write(file, at, &byte, 1), 0);
-	reef_file_close(file);
+	assert_int_equal(reef_disk_write(file, at, &byte, 1), 0);
+	reef_disk_close(file);
 }
 
 static uint64_t size_of(const char *name)
 {
-	struct reef_file *file = open_raw(name);
-	int64_t size = reef_file_size(file);
+	struct reef_disk_file *file = open_raw(name);
+	int64_t size = reef_disk_size(file);
 
-	reef_file_close(file);
+	reef_disk_close(file);
 	return (uint64_t)size;
 }
 

@@ -195,6 +195,16 @@
 	X(LOG_TRIM_NOW, "Rule 9: what is trimmed is reused at once.") \
 	X(LOG_TRIM_AHEAD, "Rule 9: a trim goes beyond the tail.")
 
+#define REEF_MUTANTS_OF_FILE(X) \
+	X(FILE_OLD_TABLE, "A word of another epoch is good for a WRITE.") \
+	X(FILE_CUT_EARLY, "A shrink takes chunks away before the epoch ends.") \
+	X(FILE_LONGER_EARLY, "A file that is SHRINKING becomes longer.") \
+	X(FILE_THAW_EARLY, "What is FROZEN is written to in its epoch.") \
+	X(FILE_APPEND_SHARED, "A place for an append may be another's, too.") \
+	X(FILE_RENAME_TWICE, "A rename gives the new name, then takes the old.") \
+	X(FILE_FORMER_STAYS, "A file that another was renamed over stays.") \
+	X(FILE_SCRATCH_OPEN, "A scratch file's end is not told.")
+
 #define REEF_MUTANTS_ALL(X) \
 	REEF_MUTANTS_OF_SIM(X) \
 	REEF_MUTANTS_OF_FABRIC(X) \
@@ -211,7 +221,8 @@
 	REEF_MUTANTS_OF_HASH(X) \
 	REEF_MUTANTS_OF_TREE(X) \
 	REEF_MUTANTS_OF_MAP(X) \
-	REEF_MUTANTS_OF_LOG(X)
+	REEF_MUTANTS_OF_LOG(X) \
+	REEF_MUTANTS_OF_FILE(X)
 /* clang-format on */
 
 /* The numbers of a list, for an array; and how many they are. */

@@ -24,7 +24,10 @@ enum reef_block_kind {
 	REEF_BLOCK_TREE_ENTRY = 15,
 	REEF_BLOCK_LOG_SEGMENT = 24, /* of a log: src/log */
 	REEF_BLOCK_LOG_TAIL = 25,
-	REEF_BLOCK_LOG_ENTRY = 26, /* one that is longer than a cell */
+	REEF_BLOCK_LOG_ENTRY = 26,  /* one that is longer than a cell */
+	REEF_BLOCK_FILE_INODE = 32, /* of a file: src/file */
+	REEF_BLOCK_FILE_INDEX = 33, /* words of its chunks */
+	REEF_BLOCK_FILE_CHUNK = 34, /* its bytes */
 	REEF_BLOCK_KINDS = 256
 };
 

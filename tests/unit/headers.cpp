@@ -1,6 +1,7 @@
 /* The public headers are usable from C++: this compiles and links. */
 #include <reef/error.h>
 #include <reef/fiber.h>
+#include <reef/file.h>
 #include <reef/key.h>
 #include <reef/map.h>
 #include <reef/reef.h>

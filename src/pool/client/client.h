@@ -206,6 +206,12 @@ int reef_long_address(struct reef_space *space, uint64_t short_address,
  * see different ones. */
 uint64_t reef_epoch(const struct reef *reef);
 
+/* R8: wait until everybody is gone who is inside reef_enter now, and so
+ * nobody's epoch is one that anybody could have now. Epochs pass quickly
+ * meanwhile.  -EDEADLK: the caller is itself inside.  -ETIMEDOUT: somebody has
+ * not left for three leases and two seconds. Else: errors of access. */
+int reef_epoch_end(struct reef *reef);
+
 /* R8: memory is short. Let epochs pass quickly, and wait until something comes
  * back that this handle freed with REEF_FREE_LATER, or that others freed, have
  * to spare, or left when they died. 0: something did, perhaps not enough:

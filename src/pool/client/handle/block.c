@@ -548,6 +548,18 @@ int reef_reclaim(struct reef_space *space, uint64_t timeout_ns)
 	}
 }
 
+int reef_epoch_end(struct reef *reef)
+{
+	uint64_t timeout_ns = 3 * reef_session_ttl(reef) + 2 * CLIENT_SECOND;
+
+	if (client_is_inside(reef))
+		return -EDEADLK;
+	/* As what is freed now waits: see space_reclaim_epoch. */
+	return client_epoch_wait(reef->client, &reef->member,
+				 atomic_load(&reef->client->reclaim_epoch) + 1,
+				 timeout_ns);
+}
+
 void reef_tend(struct reef_space *space)
 {
 	if (space->heap && !prepare(space))

@@ -1,0 +1,136 @@
+/* internal.h - the parts of a file, to each other.
+ *
+ *   names.c     the directory: open, delete, rename, list
+ *   inode.c     is it there; its words; chunks that come, go and are copied
+ *   transfer.c  read, write, append
+ *   shape.c     truncate, punch, stat
+ *   recover.c   what a dead session left
+ *
+ * Thread: owner of the handle. */
+#ifndef REEF_FILE_INTERNAL_H
+#define REEF_FILE_INTERNAL_H
+
+#include "file/layout.h"
+#include "index/entry/word.h"
+#include "pool/client/client.h"
+
+#include <errno.h>
+#include <reef/file.h>
+
+/* Each further attempt needs another client that changed the same word. */
+#define FILE_ATTEMPTS 64u
+#define FILE_WINDOW 16u /* chunks that are read or written in one batch */
+#define FILE_KNOWN_MIN 64u
+#define FILE_KNOWN_MAX 65536u
+
+/* A word that was read: of which chunk, what, and in which epoch. */
+struct file_known {
+	uint64_t number; /* of the chunk */
+	uint64_t word;	 /* 0: nothing is known here */
+	uint64_t at;	 /* address of its block's bytes */
+	uint64_t epoch;
+};
+
+struct reef_file {
+	struct reef_space *space;
+	struct reef *reef;
+	uint64_t inode, id;
+	uint32_t chunk, flags, session;
+	uint64_t size_max;
+	/* The epoch in which it was seen to be there, with that size. */
+	uint64_t epoch, size;
+	/* Chunks whose words are known, by the lower bits of their numbers. */
+	struct file_known *known;
+	uint32_t known_count;
+	/* Addresses of index blocks, which stay as long as the file; 0: not
+	 * known. */
+	uint64_t indexes[FILE_INDEXES];
+};
+
+/* --- inode.c --- */
+
+/* A number that is given once. */
+uint64_t file_new_link(struct reef *reef);
+/* True if what was read is the head of an inode, though perhaps not of ours. */
+bool file_is_head(const struct file_head *head);
+/* The checksum of what never changes in an inode. */
+uint32_t file_crc(const struct file_inode *inode);
+/* Set up a file whose inode was read. -ENOMEM. */
+int file_init(struct reef_file *file, struct reef_space *space, uint64_t at,
+	      const struct file_head *head);
+
+/* The access that reads the head again; and take in what it brought.
+ * -REEF_EDROPPED. */
+struct reef_access file_read_head(const struct reef_file *file,
+				  struct file_head *head);
+int file_take_head(struct reef_file *file, const struct file_head *head);
+/* Look whether the file is there, and how long it is, unless that is known in
+ * this epoch. Inside reef_enter. */
+int file_look(struct reef_file *file);
+
+/* Find the address of a chunk's word; *at 0: there is no index block for it,
+ * and so no chunk. make: there is to be one. Inside reef_enter, after
+ * file_look. -REEF_EDROPPED.  -ENOSPC and such. */
+int file_word_at(struct reef_file *file, uint64_t number, bool make,
+		 uint64_t *at);
+/* What is known of a chunk; NULL: nothing. */
+struct file_known *file_known(const struct reef_file *file, uint64_t number);
+/* Take in a word that was read in this epoch. -REEF_EDROPPED: it is DEAD.
+ * -REEF_ECORRUPT. */
+int file_note_word(struct reef_file *file, uint64_t number, uint64_t word);
+/* Forget what is known of a chunk. */
+void file_forget(struct reef_file *file, uint64_t number);
+/* The address of the bytes of a word's block. */
+int file_bytes_at(struct reef_file *file, uint64_t word, uint64_t *at);
+
+/* Put a new chunk with these bytes (the rest zeroes) in place of `word`, which
+ * names none. 1: it is there.  0: another was quicker.  -errno. */
+int file_install(struct reef_file *file, uint64_t number, uint64_t word,
+		 const void *bytes, uint32_t offset, uint32_t length);
+/* Take the chunk of a word away and free it. after: 0, or FROZEN, if others may
+ * remember the chunk in this epoch. *now: what the word is then. As
+ * file_install. */
+int file_empty_word(struct reef_file *file, uint64_t at, uint64_t word,
+		    uint64_t after, uint64_t *now);
+/* Bring a FROZEN word to its end, when the epoch in which it was seen is over:
+ * as file_install. */
+int file_thaw(struct reef_file *file, uint64_t number, uint64_t at,
+	      uint64_t word);
+
+/* What is done with words that were READ together, inside one reef_enter. */
+struct file_walker {
+	/* Called once they are READ, before `each`; NULL: nothing. */
+	int (*begin)(struct reef_file *file, void *context);
+	int (*each)(struct reef_file *file, uint64_t number, uint64_t at,
+		    uint64_t word, void *context);
+	void *context;
+};
+/* Walk over the words of the chunks from `first` to before `end`, where there
+ * are words; what is not 0 ends the walk and is returned. */
+int file_walk(struct reef_file *file, uint64_t first, uint64_t end,
+	      const struct file_walker *walker);
+
+/* Take an inode away for good, if its link is still that: its words are DEAD,
+ * what they name is freed. 1: done.  0: its link is another.  -errno. */
+int file_destroy(struct reef_space *space, uint64_t inode, uint64_t link);
+
+/* --- transfer.c --- */
+
+/* Make the file that long, if it is shorter. size: its word before. Inside
+ * reef_enter.  -ESTALE: it was shortened since. */
+int file_extend(struct reef_file *file, uint64_t size, uint64_t end);
+/* Write inside one chunk, and do not make the file longer. */
+int file_write_inside(struct reef_file *file, const void *from, uint32_t size,
+		      uint64_t at);
+
+/* --- shape.c --- */
+
+/* Bring a shrink under way to its end: after that the file can become longer.
+ * Not inside reef_enter. */
+int file_finish_shrink(struct reef_file *file);
+
+/* --- recover.c --- */
+
+void file_kinds_register(void);
+
+#endif

@@ -1,0 +1,333 @@
+/* shape.c - truncate, punch, stat.
+ *
+ *   size, n --CAS--> smaller, n + 1, SHRINKING
+ *                      | the epoch ends; chunks behind the end go (cut_word)
+ *                      v
+ *                    smaller, n + 1
+ *
+ * Anybody may do the second part (file_finish_shrink). */
+#include "file/internal.h"
+
+#include "base/mutant.h"
+
+#include <stdlib.h>
+
+/* --- truncate --- */
+
+/* A shrink that is being finished. */
+struct shrink {
+	uint64_t size;	 /* the word */
+	uint64_t number; /* of the chunk that the end is in */
+};
+
+/* READ the word of size, whatever is known of it. Inside reef_enter. */
+static int read_size(struct reef_file *file, uint64_t *word)
+{
+	file->epoch = 0;
+	*word = 0;
+	return file_look(file) ?: (*word = file->size, 0);
+}
+
+/* (layout.h, 6) 1: another has finished the shrink. */
+static int is_shrinking_still(struct reef_file *file, void *context)
+{
+	const struct shrink *shrink = context;
+	uint64_t now;
+	int rc = read_size(file, &now);
+
+	return rc ? rc : now != shrink->size;
+}
+
+/* Cut a chunk off behind the end; or, of the chunk that has the end, its rest.
+ */
+static int cut_word(struct reef_file *file, uint64_t number, uint64_t at,
+		    uint64_t word, void *context)
+{
+	const struct shrink *shrink = context;
+	uint32_t cut = (uint32_t)(file_size_of(shrink->size) % file->chunk);
+	uint64_t now;
+	int rc;
+
+	if (!file_word_block(word))
+		return 0;
+	file_forget(file, number);
+	if (number > shrink->number || cut == 0)
+		rc = file_empty_word(file, at, word, 0, &now);
+	else if (word & FILE_FROZEN && file_word_cut(word) <= cut)
+		return 0;
+	else
+		rc = index_cas(file->reef, at, word,
+			       file_word_frozen(word, cut), &now);
+	/* Who was quicker did the same. */
+	return rc < 0 ? rc : 0;
+}
+
+/* One attempt to finish the shrink that the word tells of; -EAGAIN: what others
+ * do may have come in between. */
+static int finish_once(struct reef_file *file, uint64_t size)
+{
+	struct shrink shrink = {
+		.size = size,
+		.number = file_size_of(size) / file->chunk,
+	};
+	const struct file_walker walker = {
+		.begin = is_shrinking_still,
+		.each = cut_word,
+		.context = &shrink,
+	};
+	uint64_t before;
+	int rc = REEF_MUTATED(FILE_CUT_EARLY) ? 0 : reef_epoch_end(file->reef);
+
+	if (!rc)
+		rc = file_walk(file, shrink.number, FILE_CHUNKS_MAX, &walker);
+	if (rc)
+		return rc == 1 ? 0 : rc;
+	reef_enter(file->reef);
+	rc = index_cas(file->reef,
+		       file->inode + offsetof(struct file_head, size), size,
+		       size & ~FILE_SHRINKING, &before);
+	file->epoch = 0;
+	reef_leave(file->reef);
+	return rc < 0 && rc != -REEF_EINDOUBT ? rc : 0;
+}
+
+int file_finish_shrink(struct reef_file *file)
+{
+	uint64_t size;
+	int rc;
+
+	for (uint32_t i = 0; i < FILE_ATTEMPTS; i++) {
+		reef_enter(file->reef);
+		rc = read_size(file, &size);
+		reef_leave(file->reef);
+		if (rc || !(size & FILE_SHRINKING))
+			return rc;
+		rc = finish_once(file, size);
+		if (rc)
+			return rc;
+	}
+	return -EBUSY;
+}
+
+/* Change the word of size. 1: done, and it is SHRINKING.  0: done.  -ESTALE,
+ * -EINPROGRESS: try again, after the shrink under way. */
+static int set_size(struct reef_file *file, uint64_t size)
+{
+	uint64_t word, before;
+	int rc;
+
+	reef_enter(file->reef);
+	rc = read_size(file, &word);
+	if (!rc && word & FILE_SHRINKING) {
+		rc = -EINPROGRESS;
+	} else if (!rc && size >= file_size_of(word)) {
+		rc = file_extend(file, word, size);
+	} else if (!rc) {
+		rc = index_cas(file->reef,
+			       file->inode + offsetof(struct file_head, size),
+			       word, size | file_shrinks_after(word), &before);
+		rc = rc == 0 ? -ESTALE : rc;
+	}
+	file->epoch = 0;
+	reef_leave(file->reef);
+	return rc;
+}
+
+int reef_file_truncate(struct reef_file *file, uint64_t size)
+{
+	int rc;
+
+	if (size > file->size_max)
+		return -EFBIG;
+	for (uint32_t i = 0; i < FILE_ATTEMPTS; i++) {
+		rc = set_size(file, size);
+		if (rc == 1 || rc == -EINPROGRESS) {
+			int finished = file_finish_shrink(file);
+
+			if (finished || rc == 1)
+				return finished;
+		} else if (rc != -ESTALE) {
+			return rc;
+		}
+	}
+	return -EBUSY;
+}
+
+/* --- punch --- */
+
+/* Words that were FROZEN, to be thawed when the epoch is over. */
+struct punched {
+	struct {
+		uint64_t number, at, word;
+	} * words;
+	uint32_t count, room;
+};
+
+static int punch_word(struct reef_file *file, uint64_t number, uint64_t at,
+		      uint64_t word, void *context)
+{
+	struct punched *punched = context;
+	uint32_t room = punched->room ? 2 * punched->room : 64;
+	uint64_t now;
+	void *words;
+	int rc;
+
+	if (punched->count == punched->room) {
+		words = realloc(punched->words, room * sizeof(*punched->words));
+		if (!words)
+			return -ENOMEM;
+		punched->words = words;
+		punched->room = room;
+	}
+	while (file_word_block(word)) {
+		file_forget(file, number);
+		rc = file_empty_word(file, at, word, FILE_FROZEN, &now);
+		if (rc < 0)
+			return rc;
+		word = now;
+	}
+	if (word & FILE_DEAD)
+		return -REEF_EDROPPED;
+	if (word & FILE_FROZEN) {
+		punched->words[punched->count].number = number;
+		punched->words[punched->count].at = at;
+		punched->words[punched->count++].word = word;
+	}
+	return 0;
+}
+
+/* Thaw what was punched out. Where that fails the next to write there does it.
+ */
+static int thaw_punched(struct reef_file *file, const struct punched *punched)
+{
+	int rc = punched->count ? reef_epoch_end(file->reef) : 0;
+
+	for (uint32_t i = 0; !rc && i < punched->count; i++) {
+		reef_enter(file->reef);
+		rc = file_look(file);
+		if (!rc)
+			(void)file_thaw(file, punched->words[i].number,
+					punched->words[i].at,
+					punched->words[i].word);
+		reef_leave(file->reef);
+	}
+	return rc;
+}
+
+static int punch_chunks(struct reef_file *file, uint64_t first, uint64_t end)
+{
+	struct punched punched = {0};
+	const struct file_walker walker = {
+		.each = punch_word,
+		.context = &punched,
+	};
+	int rc = file_walk(file, first, end, &walker), thawed;
+
+	thawed = thaw_punched(file, &punched);
+	free(punched.words);
+	return rc ? rc : thawed;
+}
+
+static int note_chunk(struct reef_file *file, uint64_t number, uint64_t at,
+		      uint64_t word, void *context)
+{
+	*(bool *)context = file_word_block(word) != 0;
+	return 0;
+}
+
+/* Write zeroes inside one chunk, if there is one. */
+static int punch_part(struct reef_file *file, uint64_t at, uint64_t end)
+{
+	bool is_there = false;
+	const struct file_walker walker = {
+		.each = note_chunk,
+		.context = &is_there,
+	};
+	uint64_t number = at / file->chunk;
+	void *zeroes;
+	int rc;
+
+	if (at >= end)
+		return 0;
+	rc = file_walk(file, number, number + 1, &walker);
+	if (rc || !is_there)
+		return rc;
+	zeroes = calloc(1, end - at);
+	if (!zeroes)
+		return -ENOMEM;
+	rc = file_write_inside(file, zeroes, (uint32_t)(end - at), at);
+	free(zeroes);
+	return rc;
+}
+
+int reef_file_punch(struct reef_file *file, uint64_t at, uint64_t size)
+{
+	uint64_t word, end, first, last;
+	int rc;
+
+	reef_enter(file->reef);
+	rc = read_size(file, &word);
+	reef_leave(file->reef);
+	if (rc || at >= file_size_of(word))
+		return rc;
+	end = size < file_size_of(word) - at ? at + size : file_size_of(word);
+	/* Of the last chunk of the file all is behind its end. */
+	first = (at + file->chunk - 1) / file->chunk;
+	last = end == file_size_of(word) ? (end + file->chunk - 1) / file->chunk
+					 : end / file->chunk;
+	if (first > last) /* all in one chunk */
+		return punch_part(file, at, end);
+	rc = punch_part(file, at,
+			first * file->chunk < end ? first * file->chunk : end);
+	if (!rc && first < last)
+		rc = punch_chunks(file, first, last);
+	return rc ? rc : punch_part(file, last * file->chunk, end);
+}
+
+/* --- stat --- */
+
+static int count_chunk(struct reef_file *file, uint64_t number, uint64_t at,
+		       uint64_t word, void *context)
+{
+	*(uint64_t *)context += file_word_block(word) != 0;
+	return 0;
+}
+
+int reef_file_stat(struct reef_file *file, struct reef_file_info *out)
+{
+	uint64_t word, chunks = 0;
+	const struct file_walker walker = {
+		.each = count_chunk,
+		.context = &chunks,
+	};
+	int rc;
+
+	reef_enter(file->reef);
+	rc = read_size(file, &word);
+	reef_leave(file->reef);
+	if (!rc)
+		rc = file_walk(file, 0, FILE_CHUNKS_MAX, &walker);
+	if (rc)
+		return rc;
+	*out = (struct reef_file_info){
+		.size = file_size_of(word),
+		.size_max = file->size_max,
+		.taken = reef_block_footprint(sizeof(struct file_inode)) +
+			 chunks * reef_block_footprint(FILE_PART + file->chunk),
+		.chunk = file->chunk,
+		.scratch = file->flags & FILE_IS_SCRATCH,
+		.session = file->session,
+	};
+	return 0;
+}
+
+int reef_file_sync(struct reef_file *file)
+{
+	uint64_t word;
+	int rc;
+
+	reef_enter(file->reef);
+	rc = read_size(file, &word);
+	reef_leave(file->reef);
+	return rc;
+}

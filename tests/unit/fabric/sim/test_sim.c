@@ -439,9 +439,10 @@ static int pausing_main(void *arg)
 	reef_sim_host_pause(host);
 	batch.link = first_link;
 	cluster->note[2] = (uint64_t)-reef_run(cluster->queue, &batch);
-	/* It cannot acknowledge, and nobody takes it for dead. */
+	/* It cannot acknowledge, and nobody takes it for dead: not before it
+	 * has been silent for long. */
 	cluster->note[3] = (uint64_t)-reef_withdraw(
-		cluster->queue, cluster->region, 10 * SECOND);
+		cluster->queue, cluster->region, SECOND / 2);
 	cluster->note[4] = cluster->note[1] + cluster->closed;
 	cluster->note[5] = reef_sched_now_ns(reef_fiber_sched());
 	reef_sim_host_resume(host);

@@ -238,8 +238,10 @@ static int put_head(struct log_row *row)
 		(void)reef_sleep(2000000);
 	}
 	rc = reef_execute(row->log->reef, accesses, used);
+	/* A node may have died after it did this, and others may have seen it.
+	 */
 	if (cas->status == -REEF_EINDOUBT || cas->status == -ETIMEDOUT ||
-	    cas->status == -REEF_EFENCED)
+	    cas->status == -REEF_EFENCED || cas->status == -REEF_ELOST)
 		row->is_in_doubt = true;
 	/* The READ alone may have failed: then nobody is woken. */
 	if (rc && !cas->status) {
@@ -254,6 +256,9 @@ static int put_row(struct log_row *row)
 {
 	int rc = -REEF_EINDOUBT, attempt;
 
+	/* Nothing happens in memory that is known to be lost. */
+	if (reef_is_lost(row->log->reef, row->segment.at))
+		return -REEF_ELOST;
 	if (REEF_MUTATED(LOG_ROW_EARLY) && row->count > 1)
 		(void)put_head(row);
 	for (attempt = 0; rc == -REEF_EINDOUBT && attempt < LOG_ATTEMPTS;

@@ -117,9 +117,10 @@ static int save_once(const char *space, const char *path)
 	rc = reef_space_save(reef, space, path, &options, &report);
 	cmd_bar_end(&bar);
 	if (!rc) {
-		printf("saved %s: %s in %u extents, %u names (", report.name,
+		printf("saved %s: %s in %u extent%s, %u name%s (", report.name,
 		       reef_table_bytes(report.bytes, size), report.extents,
-		       report.names);
+		       report.extents == 1 ? "" : "s", report.names,
+		       report.names == 1 ? "" : "s");
 		print_time(now_ns() - began_ns, report.bytes);
 		printf("); others waited for %.1f ms\n",
 		       (double)report.pause_ns / 1e6);
@@ -216,9 +217,10 @@ int cmd_space_restore(struct reef_operator *op, const char *const *arguments,
 				&report);
 	cmd_bar_end(&bar);
 	if (!rc) {
-		printf("restored %s: %s in %u extents, %u names (", report.name,
-		       reef_table_bytes(report.bytes, size), report.extents,
-		       report.names);
+		printf("restored %s: %s in %u extent%s, %u name%s (",
+		       report.name, reef_table_bytes(report.bytes, size),
+		       report.extents, report.extents == 1 ? "" : "s",
+		       report.names, report.names == 1 ? "" : "s");
 		print_time(now_ns() - began_ns, report.bytes);
 		printf(")\n");
 	}

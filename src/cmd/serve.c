@@ -127,7 +127,8 @@ static void print_image(const char *what,
 	double seconds = (double)report->took_ns / 1e9;
 	char size[16];
 
-	printf("  %-9s %s %u extents, %s (%.2f s", "", what, report->extents,
+	printf("  %-9s %s %u extent%s, %s (%.2f s", "", what, report->extents,
+	       report->extents == 1 ? "" : "s",
 	       reef_table_bytes(report->bytes, size), seconds);
 	if (report->bytes >= 1 << 20)
 		printf(", %.2f s a GiB",

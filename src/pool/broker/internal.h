@@ -168,7 +168,7 @@ struct broker_extent {
 	uint32_t saver;
 	uint64_t save, save_keys[REEF_DOORS_MAX];
 	bool revoking; /* on its way back to its owner: reclaim.c */
-	uint64_t retry_ns, pause_ns; /* move.c (7) */
+	uint64_t retry_ns, pause_ns; /* move.c (8) */
 	struct reef_extent_keys keys;
 };
 

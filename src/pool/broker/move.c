@@ -16,7 +16,7 @@
  * (6) A drain that is stopped begins no more moves, and ends those under way.
  * (7) What a node has closed is opened again only when everybody who had it has
  *     acknowledged the pool epoch: what comes back with its node is closed.
- * (7) An extent that a holder keeps from being closed or opened (-ETIMEDOUT)
+ * (8) An extent that a holder keeps from being closed or opened (-ETIMEDOUT)
  *     is left alone for a while, which grows, and others have their turn: of
  *     those that are worked on at once there are few.
  *
@@ -349,7 +349,7 @@ static bool is_to_leave(struct reef_broker *broker,
 }
 
 /* Work on an extent until it has left `source`, or is to stay.  -ENOSPC: (4).
- * -ETIMEDOUT: (7). */
+ * -ETIMEDOUT: (8). */
 static int move_away(struct reef_broker *broker, uint32_t number,
 		     uint32_t source)
 {
@@ -378,7 +378,7 @@ static int move_away(struct reef_broker *broker, uint32_t number,
 	return rc;
 }
 
-/* Leave an extent alone for a while (7), or not any more. */
+/* Leave an extent alone for a while (8), or not any more. */
 static void set_retry(struct reef_broker *broker, uint32_t number, bool later)
 {
 	struct broker_extent *told = broker_extent_find(broker, number);

@@ -523,20 +523,28 @@ static void file_rename_happens_or_does_not(void **state)
 #define CUT_AT 1000u
 #define CUT_FROM (2 * CHUNK + 904u)
 
-static int truncates_and_dies(struct member *member)
+static int fill_and_cut(struct reef_file *file)
 {
 	static uint8_t bytes[CUT_FROM];
-	struct reef_space *space;
-	struct reef_file *file;
 
-	TRY(open_file(member, &space, &file));
 	memset(bytes, 'x', sizeof(bytes));
 	WANT(reef_file_pwrite(file, bytes, CUT_FROM, 0) == CUT_FROM);
 	names.ready = 1;
 	TRY(reef_file_truncate(file, CUT_AT));
 	names.is_over = true;
-	reef_file_close(file);
 	return 0;
+}
+
+static int truncates_and_dies(struct member *member)
+{
+	struct reef_space *space;
+	struct reef_file *file;
+	int rc;
+
+	TRY(open_file(member, &space, &file));
+	rc = fill_and_cut(file);
+	reef_file_close(file);
+	return rc;
 }
 
 static int makes_it_longer(struct member *member)
@@ -630,6 +638,7 @@ static int dies_with_files(struct member *member)
 		lost.fill++;
 	}
 	lost.died = 1;
+	reef_file_close(file);
 	reef_sim_host_kill(member->host);
 	return reef_sleep(SECOND);
 }

@@ -149,9 +149,9 @@ struct reef_node {
 	struct reef_fiber *ready; /* sends READY; NULL: not yet begun */
 	struct reef_peer *peer;	  /* to the broker; NULL: none */
 	bool peer_lost, peer_stale, peer_closed;
-	uint32_t provisional; /* session id */
-	uint32_t attempts;
-	uint64_t pool; /* its id, as the broker told; 0: not yet */
+	uint32_t provisional;	  /* session id */
+	uint32_t attempts, lives; /* since it was READY */
+	uint64_t pool;		  /* its id, as the broker told; 0: not yet */
 	uint64_t broker_epoch, ttl_ns;
 	/* The start of a broker that it follows (broker/confirm.c, 2), and the
 	 * last record that it confirmed. */

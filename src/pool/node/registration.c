@@ -18,6 +18,9 @@
  * (7) A broker of another pool than the one that the memory here is of, or
  *     whose journal is older than that, is refused, by itself or by us. Nothing
  *     is deleted for it.
+ * (8) A life that was taken for dead before it was READY is not followed by the
+ *     next one at once: a broker that takes every life for dead is not asked
+ *     without end.
  *
  *   AWAY --connect--> REGISTER --0--> fences, EXTENTS --READY--> HERE
  *     ^                  |                               |         |
@@ -321,7 +324,7 @@ static int send_ready(void *arg)
 		node->id = node->registered;
 		node->link = node->logged = 0;
 		node->refused = false;
-		node->attempts = 0;
+		node->attempts = node->lives = 0;
 	}
 	node_gate_open(&node->gate);
 	return rc;
@@ -535,13 +538,17 @@ int node_registration_run(void *arg)
 		leave_broker(node, rc);
 		if (rc == -REEF_EHOSTDEAD || node->stopping)
 			break;
-		if (dead) {
-			node->attempts = 0;
+		if (dead)
 			rc = begin_new_life(node);
-		} else {
-			rc = pause_unless_stopped(node, retry_delay_ns(node));
-			node->attempts++;
+		/* A life that was taken for dead before it was READY is not
+		 * followed by the next at once: (8). */
+		if (dead && !node->lives++) {
+			node->attempts = 0;
+			continue;
 		}
+		if (!dead || !rc)
+			rc = pause_unless_stopped(node, retry_delay_ns(node));
+		node->attempts++;
 	} while (rc != -REEF_EHOSTDEAD && !node->stopping);
 	return 0;
 }

@@ -248,6 +248,27 @@ static void node_life_taken_for_dead_drops_all(void **state)
 			     0);
 }
 
+/* A broker takes every life for dead, for a while. */
+static int script_no_life(struct node_world *world)
+{
+	struct told *told = &world->stub.nodes[0];
+	uint32_t registers = told->registers;
+
+	world->stub.all_dead = true;
+	WANT(!reef_sleep(10 * SECOND));
+	print_message("%u lives in ten seconds\n", told->registers - registers);
+	WANT(told->registers - registers > 10);
+	WANT(told->registers - registers < 2000);
+	world->stub.all_dead = false;
+	AWAIT(told->readies == 2);
+	return 0;
+}
+
+static void node_life_refused_without_end_takes_its_time(void **state)
+{
+	node_script_run(script_no_life, 1);
+}
+
 /* A life ends while a DROP waits for a holder that stands still. */
 static int script_new_life_held(struct node_world *world)
 {
@@ -689,6 +710,7 @@ int main(void)
 		cmocka_unit_test(node_life_fences_told_done_before_ready),
 		cmocka_unit_test(node_life_stale_broker_refused),
 		cmocka_unit_test(node_life_taken_for_dead_drops_all),
+		cmocka_unit_test(node_life_refused_without_end_takes_its_time),
 		cmocka_unit_test(
 			node_life_taken_for_dead_while_held_comes_back),
 		cmocka_unit_test(node_life_host_killed_unwinds),

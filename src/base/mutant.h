@@ -177,7 +177,9 @@
 	X(MAP_RANDOM, "Whatever was met is evicted.")
 
 #define REEF_MUTANTS_OF_IMAGE(X) \
-	X(KEEP_CLEAN_TWICE, "A clean image comes back a second time.")
+	X(KEEP_CLEAN_TWICE, "A clean image comes back a second time.")         \
+	X(KEEP_IMAGE_UNSPENT, "A holder's memory leaves an image clean.")      \
+	X(KEEP_RELEASE_FIRST, "A holder gives up before the image is saved.")
 
 #define REEF_MUTANTS_OF_LOG(X) \
 	X(LOG_WORD_FIRST, "Rule 1: the word is set before its cell.") \

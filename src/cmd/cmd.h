@@ -27,6 +27,7 @@ int cmd_broker(int argc, char **argv);
 int cmd_completion(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 int cmd_elect(int argc, char **argv);
+int cmd_hold(int argc, char **argv);
 int cmd_http(int argc, char **argv);
 int cmd_janitor(int argc, char **argv);
 int cmd_lock(int argc, char **argv);

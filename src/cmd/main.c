@@ -39,6 +39,7 @@ const struct command cmd_all[] = {
 };
 /* What the program starts itself; they are in no list. */
 static const struct command hidden[] = {
+	{"hold", "", cmd_hold},
 	{"http", "", cmd_http},
 	{"janitor", "", cmd_janitor},
 	{0},

@@ -4,6 +4,7 @@
 
 #include "base/sched.h"
 #include "cmd/child.h"
+#include "cmd/holder.h"
 #include "cmd/http.h"
 #include "cmd/image.h"
 #include "cmd/notify.h"
@@ -120,19 +121,17 @@ static void print_addresses(const char *what, const char *addresses)
 	}
 }
 
-/* Print what an image had, or has: "3 extents, 192 MiB (0.14 s, ...)". */
-static void print_image(const char *what,
-			const struct reef_keep_image_report *report)
+/* Print what was kept, or is: "3 extents, 192 MiB (0.14 s, ...)". */
+static void print_kept(const char *what, uint32_t extents, uint64_t bytes,
+		       uint64_t took_ns)
 {
-	double seconds = (double)report->took_ns / 1e9;
+	double seconds = (double)took_ns / 1e9;
 	char size[16];
 
-	printf("  %-9s %s %u extent%s, %s (%.2f s", "", what, report->extents,
-	       report->extents == 1 ? "" : "s",
-	       reef_table_bytes(report->bytes, size), seconds);
-	if (report->bytes >= 1 << 20)
-		printf(", %.2f s a GiB",
-		       seconds * (1 << 30) / (double)report->bytes);
+	printf("  %-9s %s %u extent%s, %s (%.2f s", "", what, extents,
+	       extents == 1 ? "" : "s", reef_table_bytes(bytes, size), seconds);
+	if (bytes >= 1 << 20)
+		printf(", %.2f s a GiB", seconds * (1 << 30) / (double)bytes);
 	printf(")\n");
 }
 
@@ -150,8 +149,7 @@ static void print_lost(void *context, const char *space, uint64_t bytes)
 
 static void print_node(const struct server *server)
 {
-	const struct reef_keep_image_report *kept =
-		reef_host_kept(server->host);
+	const struct reef_keep_both_report *kept = reef_host_kept(server->host);
 	struct reef_node *node = reef_host_node(server->host);
 	struct reef_node_status status;
 	char size[16], name[256] = "it";
@@ -166,8 +164,11 @@ static void print_node(const struct server *server)
 		       ? ", in huge pages where there are any"
 		       : "",
 	       status.link ? "; it looks for its broker" : "");
-	if (kept && kept->done && kept->extents)
-		print_image("has again what it lent before:", kept);
+	if (kept && kept->extents)
+		print_kept(kept->from_holder
+				   ? "has what it lent, from its holder:"
+				   : "has again what it lent before:",
+			   kept->extents, kept->bytes, kept->took_ns);
 }
 
 /* Print how a client of Redis connects: to the port of the first address, else
@@ -205,8 +206,10 @@ static void print_use(const struct server *server)
 			 "for another `reef node`.\n"
 		       : "",
 	       !server->options.with_node ? ""
-	       : reef_host_kept(server->host)
+	       : server->options.keep_image
 		       ? ", and saves what it lends for the next start"
+	       : reef_host_kept(server->host)
+		       ? "; a holder keeps what it lends for a while"
 		       : "; the memory it lends goes with it");
 	if (!settings->data)
 		printf("Nothing of it is kept.\n");
@@ -358,6 +361,10 @@ static int report_start_failed(const struct server *server,
 
 	switch (rc) {
 	case -EBUSY:
+		if (step == REEF_HOST_NODE)
+			return operate_say(name,
+					   "the node runs already, with %s",
+					   server->settings.run);
 		return operate_say(name, "another broker has %s open already",
 				   server->settings.data);
 	case -EADDRINUSE:
@@ -376,9 +383,20 @@ static int report_start_failed(const struct server *server,
 					   "makes (--node-key)",
 					   place);
 		break;
+	case -EEXIST:
+		if (step == REEF_HOST_NODE)
+			return operate_say(name,
+					   "its holder (see `reef doctor`) has "
+					   "other memory than the image in "
+					   "%s/node-*; nothing was changed. "
+					   "End the holder, or remove the file "
+					   "`clean` there",
+					   server->settings.data);
+		break;
 	case -REEF_EFOREIGN:
 		return operate_say(name,
-				   "the memory that is kept in %s is another "
+				   "the memory that is kept in %s, or by a "
+				   "holder (see `reef doctor`), is another "
 				   "node's, or of another pool; nothing was "
 				   "changed",
 				   server->settings.data);
@@ -626,7 +644,8 @@ static int serve_fiber(void *arg)
 	reef_host_stop(server->host);
 	cmd_bar_end(&server->bar);
 	if (server->saved.done && server->saved.extents)
-		print_image("saved", &server->saved);
+		print_kept("saved", server->saved.extents, server->saved.bytes,
+			   server->saved.took_ns);
 	reef_sched_stop(server->sched);
 	return 0;
 }
@@ -733,12 +752,16 @@ static void fill_options(struct server *server)
 	options->node.capacity = settings->lend;
 	options->node.huge_pages = settings->huge_pages != REEF_HUGE_OFF;
 	server->bar.what = "reads";
-	options->keep_image = settings->keep == REEF_KEEP_IMAGE;
+	options->keep_image = settings->keep & REEF_KEEP_IMAGE;
 	options->image = (struct reef_keep_image_options){
 		.progress = draw_progress,
 		.context = server,
 	};
 	options->saved = &server->saved;
+	if (settings->keep & REEF_KEEP_HOLDER) {
+		options->start_holder = holder_start;
+		options->holder_context = &server->settings.keep_for_ns;
+	}
 	options->node.pressure_low = settings->pressure_low;
 	options->node.pressure_high = settings->pressure_high;
 }

@@ -235,6 +235,14 @@ struct reef_fabric_options {
 	const char
 		*device; /* verbs: "rxe0", "rxe0:1", "rxe0:1:3"; NULL: best */
 	void *sim_host;	 /* sim: which host this is */
+	/* shm: another process is let in, and has been passed nothing yet; and
+	 * it has let go of all it was passed, or is dead. Named by its session
+	 * and the link's number. An error of let_in refuses it. They are called
+	 * inside poll, under a lock, and must not call the fabric. */
+	int (*let_in)(void *watcher, uint32_t session, uint32_t number,
+		      int pidfd);
+	void (*let_go)(void *watcher, uint32_t session, uint32_t number);
+	void *watcher;
 };
 
 /* Open this process's end. kind: "shm", "tcp", "verbs", "sim"; options may be

@@ -20,6 +20,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <reef/error.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -27,6 +28,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #define SIZE_MAX_LENT (1ull << 47)
@@ -367,6 +369,51 @@ int reef_memory_create(const struct reef_memory_options *options,
 		free(owned);
 		return rc;
 	}
+	*out = memory;
+	return 0;
+}
+
+/* Check that a descriptor is that of a memfd of ours. */
+static int check_adopted(struct reef_memory *memory, uint64_t size)
+{
+	const int wanted = F_SEAL_SHRINK | F_SEAL_GROW;
+	int seals = fcntl(memory->fd, F_GET_SEALS);
+	struct statfs system;
+	struct stat status;
+
+	if (seals < 0 || (seals & wanted) != wanted ||
+	    fstat(memory->fd, &status) || fstatfs(memory->fd, &system))
+		return -REEF_EPROTO;
+	memory->huge = system.f_type == HUGETLBFS_MAGIC;
+	memory->size =
+		round_up(size, memory->huge ? HUGE_PAGE_SIZE
+					    : (uint64_t)sysconf(_SC_PAGESIZE));
+	return (uint64_t)status.st_size == memory->size ? 0 : -REEF_EPROTO;
+}
+
+int reef_memory_adopt(const struct reef_memory_options *options, int fd,
+		      struct reef_memory **out)
+{
+	struct owned_memory *owned = calloc(1, sizeof(*owned));
+	struct reef_memory *memory = &owned->memory;
+	int rc;
+
+	if (!owned)
+		return -ENOMEM;
+	owned->owner = getpid();
+	atomic_init(&owned->refs, 1);
+	memory->fd = fd;
+	memory->backing = REEF_BACKING_MEMFD;
+	memory->domain = options->domain ? options->domain : reef_domain_cpu();
+	atomic_store(&memory->passed, true);
+	rc = check_adopted(memory, options->size);
+	if (!rc)
+		rc = map_memory(memory, MAP_SHARED);
+	if (rc) {
+		free(owned);
+		return rc;
+	}
+	reef_memory_populate(memory->base, memory->size);
 	*out = memory;
 	return 0;
 }

@@ -72,6 +72,14 @@ void reef_memory_destroy(struct reef_memory *memory); /* NULL is fine */
 /* Take another share in memory: it goes when as many destroy it. */
 struct reef_memory *reef_memory_ref(struct reef_memory *memory);
 
+/* Take over a memfd that another process made by reef_memory_create, and that
+ * has options->size bytes, in whole pages. It counts as passed (7). Caller owns
+ * *out, and the descriptor belongs to it.  -REEF_EPROTO: it is not one, could
+ * be cut short, or has another size; it stays the caller's then.  Else: as
+ * mmap. */
+int reef_memory_adopt(const struct reef_memory_options *options, int fd,
+		      struct reef_memory **out);
+
 /* Take memory as the options say and copy into it what is in `from`, which has
  * its size and which nobody changes meanwhile. Caller owns *out.  Errors as
  * reef_memory_create.  -EINVAL: another size. */

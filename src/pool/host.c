@@ -6,6 +6,8 @@
 #include "base/random.h"
 #include "base/secret.h"
 #include "base/store.h"
+#include "pool/node/holder.h"
+#include "pool/node/keep_both.h"
 #include "pool/target.h"
 
 #include <errno.h>
@@ -15,6 +17,17 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* What keeps the node's memory: `both`, made of the other two. Each is NULL if
+ * it is not wanted. */
+struct host_keep {
+	struct reef_keep *both, *holder, *image;
+	struct reef_store *store; /* of the image */
+	char *path;		  /* of the holder's socket */
+	int (*start_holder)(void *context, int listen_fd, const char *path);
+	void *holder_context;
+	struct reef_keep_image_report *saved;
+};
 
 /* A secret as a whole, for its keys. */
 struct reef_host {
@@ -26,15 +39,15 @@ struct reef_host {
 	struct reef_store *store;
 	struct reef_broker *broker;
 	struct reef_node *node;
-	struct reef_key key; /* the pool's, with a broker */
+	struct host_keep *keep; /* the node's */
+	struct reef_key key;	/* the pool's, with a broker */
 	struct reef_node_key node_key;
 	struct reef_credential owner;
 	char *run;	   /* NULL: none */
 	char nameless[40]; /* what sockets without a file are called */
-	struct reef_store *node_store; /* with the image of the node */
-	struct reef_keep *keep;
-	struct reef_keep_image_report *saved, kept;
 };
+_Static_assert(sizeof(struct reef_host) <= REEF_SECRET_MAX,
+	       "a host is too large for a secret");
 
 static int join_path(const char *directory, const char *name, char **out)
 {
@@ -192,6 +205,56 @@ static void renew_owner(void *context, uint32_t era)
 			 reef_error_text(rc));
 }
 
+/* --- the node's holder --- */
+
+static int start_holder(void *context, int listen_fd)
+{
+	struct reef_host *host = context;
+
+	return host->keep->start_holder(host->keep->holder_context, listen_fd,
+					host->keep->path);
+}
+
+static int open_holder(struct reef_host *host,
+		       const struct reef_host_options *options)
+{
+	struct reef_holder_options holder = {
+		.start = start_holder,
+		.context = host,
+	};
+
+	if (!options->start_holder || !options->with_node || !host->run)
+		return 0;
+	host->keep->start_holder = options->start_holder;
+	host->keep->holder_context = options->holder_context;
+	/* Several nodes may have one runtime directory; beside a broker there
+	 * is one. */
+	if (asprintf(&host->keep->path,
+		     options->with_broker ? "%s/hold.sock" : "%s/hold-%u.sock",
+		     host->run, host->node_key.node) < 0) {
+		host->keep->path = NULL;
+		return -ENOMEM;
+	}
+	holder.path = host->keep->path;
+	return reef_holder_open(&holder, &host->keep->holder);
+}
+
+/* Open the fabrics that the node lends through: its holder is told whom they
+ * let in. */
+static int open_node_mesh(const struct reef_host *host,
+			  const struct reef_mesh_options *options,
+			  struct reef_mesh **out)
+{
+	struct reef_mesh_options mesh = *options;
+
+	if (host->keep->holder) {
+		mesh.fabric.let_in = reef_holder_let_in;
+		mesh.fabric.let_go = reef_holder_let_go;
+		mesh.fabric.watcher = host->keep->holder;
+	}
+	return reef_mesh_open(&mesh, out);
+}
+
 /* --- start and stop --- */
 
 /* True if the addresses are of fabrics whose domain is the CPUs', as that of a
@@ -285,9 +348,9 @@ static int start_broker(struct reef_host *host,
 	return write_target_files(host);
 }
 
-/* Open the folder in which the node's memory is kept. */
-static int open_keep(struct reef_host *host,
-		     const struct reef_host_options *options)
+/* Open the folder in which the image of the node's memory is. */
+static int open_image(struct reef_host *host,
+		      const struct reef_host_options *options)
 {
 	char path[PATH_MAX];
 	int rc;
@@ -297,12 +360,32 @@ static int open_keep(struct reef_host *host,
 		return -ENAMETOOLONG;
 	rc = reef_private_directory(path);
 	if (!rc)
-		rc = reef_store_open_directory(path, &host->node_store);
+		rc = reef_store_open_directory(path, &host->keep->store);
 	if (!rc)
-		rc = reef_keep_image_create(host->node_store, &options->image,
-					    &host->keep);
-	host->saved = options->saved;
+		rc = reef_keep_image_create(host->keep->store, &options->image,
+					    &host->keep->image);
+	host->keep->saved = options->saved;
 	return rc;
+}
+
+/* Make one keep of the holder and the image. An image that is not wanted is
+ * there to be spent, should the holder have memory. */
+static int open_keep(struct reef_host *host,
+		     const struct reef_host_options *options)
+{
+	int rc = 0;
+
+	if (options->data && (options->keep_image || host->keep->holder))
+		rc = open_image(host, options);
+	if (rc || (!host->keep->holder && !host->keep->image))
+		return rc;
+	return reef_keep_both_create(
+		&(struct reef_keep_both_options){
+			.holder = host->keep->holder,
+			.image = host->keep->image,
+			.spend_only = !options->keep_image,
+		},
+		&host->keep->both);
 }
 
 static int start_node(struct reef_host *host,
@@ -321,27 +404,23 @@ static int start_node(struct reef_host *host,
 		rc = reef_broker_node_key(host->broker, options->node_name,
 					  &host->node_key);
 		if (!rc)
-			rc = reef_mesh_open(&options->mesh, &host->node_mesh);
+			rc = open_node_mesh(host, &options->mesh,
+					    &host->node_mesh);
 		if (rc)
 			return rc;
 	}
 	node.mesh = host->node_mesh ? host->node_mesh : host->mesh;
 	node.key = &host->node_key;
 	node.listen = listen;
+	rc = open_keep(host, options);
+	if (rc)
+		return rc;
+	node.keep = host->keep->both;
 	if (host->broker) {
 		node.broker = reef_broker_addresses(host->broker);
 		node.broker_domain = reef_domain_cpu();
 	}
-	if (options->keep_image && options->data) {
-		rc = open_keep(host, options);
-		if (rc)
-			return rc;
-		node.keep = host->keep;
-	}
-	rc = reef_node_start(&node, &host->node);
-	if (!rc && host->keep)
-		host->kept = *reef_keep_image_report(host->keep);
-	return rc;
+	return reef_node_start(&node, &host->node);
 }
 
 static int open_basics(struct reef_host *host,
@@ -373,8 +452,13 @@ static int open_basics(struct reef_host *host,
 	}
 	if (rc)
 		return rc;
+	rc = open_holder(host, options);
+	if (rc)
+		return rc;
 	*step = REEF_HOST_FABRICS;
-	return reef_mesh_open(&options->mesh, &host->mesh);
+	return options->with_broker
+		       ? reef_mesh_open(&options->mesh, &host->mesh)
+		       : open_node_mesh(host, &options->mesh, &host->mesh);
 }
 
 int reef_host_start(const struct reef_host_options *options,
@@ -389,6 +473,11 @@ int reef_host_start(const struct reef_host_options *options,
 	host = reef_secret_create(sizeof(*host));
 	if (!host)
 		return -ENOMEM;
+	host->keep = calloc(1, sizeof(*host->keep));
+	if (!host->keep) {
+		reef_secret_destroy(host);
+		return -ENOMEM;
+	}
 	rc = open_basics(host, options, step);
 	if (!rc && options->with_broker)
 		rc = start_broker(host, options, step);
@@ -410,22 +499,27 @@ void reef_host_stop(struct reef_host *host)
 		return;
 	remove_target_files(host);
 	reef_node_stop(host->node);
-	if (host->node && host->keep && host->saved)
-		*host->saved = *reef_keep_image_report(host->keep);
-	reef_keep_image_destroy(host->keep);
-	reef_store_destroy(host->node_store);
+	if (host->node && host->keep->image && host->keep->saved)
+		*host->keep->saved = *reef_keep_image_report(host->keep->image);
+	reef_keep_both_destroy(host->keep->both);
+	reef_keep_image_destroy(host->keep->image);
+	reef_store_destroy(host->keep->store);
 	reef_broker_stop(host->broker);
 	reef_store_destroy(host->store);
 	reef_mesh_close(host->node_mesh);
 	reef_mesh_close(host->mesh);
+	/* After the last that could be let go of. */
+	reef_holder_close(host->keep->holder);
+	free(host->keep->path);
+	free(host->keep);
 	free(host->run);
 	reef_secret_destroy(host);
 }
 
-const struct reef_keep_image_report *
-reef_host_kept(const struct reef_host *host)
+const struct reef_keep_both_report *reef_host_kept(const struct reef_host *host)
 {
-	return host->keep ? &host->kept : NULL;
+	return host->keep->both ? reef_keep_both_report(host->keep->both)
+				: NULL;
 }
 
 struct reef_broker *reef_host_broker(const struct reef_host *host)

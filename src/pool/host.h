@@ -25,6 +25,7 @@
 #include "pool/broker/broker.h"
 #include "pool/keys.h"
 #include "pool/mesh.h"
+#include "pool/node/keep_both.h"
 #include "pool/node/keep_image.h"
 #include "pool/node/node.h"
 
@@ -38,6 +39,11 @@ struct reef_host_options {
 	const char *key_file;	   /* the pool's key; NULL: in data */
 	const char *node_key_file; /* of a node without a broker here */
 	const char *node_name;	   /* of a node beside a broker */
+	/* Starts a holder of the node's memory (holder.h), whose socket in
+	 * the runtime directory is hold.sock, or hold-NUMBER.sock of a node
+	 * without a broker here. NULL: nothing is kept. */
+	int (*start_holder)(void *context, int listen_fd, const char *path);
+	void *holder_context;
 	struct reef_mesh_options mesh;
 	/* mesh, sched, store and key are filled in; listen: in addition to the
 	 * socket, may be NULL. */
@@ -45,7 +51,7 @@ struct reef_host_options {
 	/* Likewise; broker: filled in if there is one here. */
 	struct reef_node_options node;
 	/* Keep the node's memory in node-NUMBER of the data directory, from a
-	 * stop to the next start. */
+	 * stop to the next start: node/keep_both.h says which counts. */
 	bool keep_image;
 	struct reef_keep_image_options image;
 	/* Filled in at stop, if it is not NULL: what was saved. */
@@ -77,7 +83,7 @@ int reef_host_start(const struct reef_host_options *options,
 void reef_host_stop(struct reef_host *host);
 
 /* What of the node's memory was kept when it started; NULL: it keeps none. */
-const struct reef_keep_image_report *
+const struct reef_keep_both_report *
 reef_host_kept(const struct reef_host *host);
 struct reef_broker *reef_host_broker(const struct reef_host *host);
 struct reef_node *reef_host_node(const struct reef_host *host);

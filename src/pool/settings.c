@@ -31,7 +31,6 @@ static const char *const tls_words[] = {"auto", "yes", "no", NULL};
 /* In the order of reef_client_certs. */
 static const char *const client_certs_words[] = {"auto", "no", "optional",
 						 "required", NULL};
-static const char *const keep_words[] = {"image", "none", NULL};
 static const char *const huge_words[] = {"auto", "on", "off", NULL};
 /* The words stand in the order of enum reef_log_level. */
 static const char *const log_words[] = {"debug", "info", "warning", "error",
@@ -200,11 +199,23 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 		{
 			.name = "keep",
 			.variable = "REEF_KEEP",
-			.type = REEF_CONFIG_CHOICE,
-			.initial = "image",
-			.choices = keep_words,
+			.type = REEF_CONFIG_LIST,
+			.value_name = "WHAT",
+			.initial = "holder image",
+			.check = settings_check_keep,
 			.uses = REEF_USE_NODE,
-			.help = "what keeps its memory when it stops",
+			.help = "holder, image, none: has its memory",
+		},
+	[REEF_SET_KEEP_FOR] =
+		{
+			.name = "keep-for",
+			.variable = "REEF_KEEP_FOR",
+			.type = REEF_CONFIG_DURATION,
+			.initial = "600s",
+			.least = SECOND,
+			.most = DAY,
+			.uses = REEF_USE_NODE,
+			.help = "how long a holder waits for the next node",
 		},
 	[REEF_SET_TTL] =
 		{
@@ -725,6 +736,21 @@ static void read_redis(const struct reef_config *config,
 	out->memory_max = reef_config_number(config, REEF_SET_REDIS_MEMORY_MAX);
 }
 
+static uint32_t read_keep(const struct reef_config *config)
+{
+	uint32_t count = reef_config_count(config, REEF_SET_KEEP), keep = 0;
+	const char *word;
+
+	for (uint32_t i = 0; i < count; i++) {
+		word = reef_config_item(config, REEF_SET_KEEP, i);
+		if (!strcmp(word, "holder"))
+			keep |= REEF_KEEP_HOLDER;
+		if (!strcmp(word, "image"))
+			keep |= REEF_KEEP_IMAGE;
+	}
+	return keep;
+}
+
 static void read_settings(struct reef_settings *out)
 {
 	const struct reef_config *config = out->config;
@@ -743,10 +769,10 @@ static void read_settings(struct reef_settings *out)
 	out->name = reef_config_text(config, REEF_SET_NAME);
 	out->lend = reef_config_number(config, REEF_SET_LEND);
 	out->extent_size = reef_config_number(config, REEF_SET_EXTENT_SIZE);
-	out->keep =
-		(enum reef_keep_by)reef_config_number(config, REEF_SET_KEEP);
 	out->huge_pages = (enum reef_huge_pages)reef_config_number(
 		config, REEF_SET_HUGE_PAGES);
+	out->keep = read_keep(config);
+	out->keep_for_ns = reef_config_number(config, REEF_SET_KEEP_FOR);
 	out->ttl_ns = reef_config_number(config, REEF_SET_TTL);
 	out->node_ttl_ns = reef_config_number(config, REEF_SET_NODE_TTL);
 	out->lease_kills = reef_config_number(config, REEF_SET_LEASE_KILLS);
@@ -782,6 +808,10 @@ static int check_together(const struct reef_settings *settings, uint32_t uses)
 			config, REEF_SET_LEND,
 			"is less than one extent (extent-size = %s)",
 			reef_config_text(config, REEF_SET_EXTENT_SIZE));
+	if (settings->keep &&
+	    strstr(reef_config_text(config, REEF_SET_KEEP), "none"))
+		return reef_config_refuse(config, REEF_SET_KEEP,
+					  "has none beside something");
 	if (settings->run &&
 	    strlen(settings->run) + sizeof("/broker.sock") >
 		    sizeof(((struct sockaddr_un *)0)->sun_path))

@@ -22,8 +22,9 @@
 #define REEF_USE_UP 8u	   /* all in one */
 #define REEF_USE_REDIS 16u /* the door for clients of Redis */
 
-/* What keeps a node's memory while it does not run. */
-enum reef_keep_by { REEF_KEEP_IMAGE, REEF_KEEP_NONE };
+/* What keeps a node's memory while it does not run: bits; 0: nothing. */
+#define REEF_KEEP_HOLDER 1u
+#define REEF_KEEP_IMAGE 2u
 enum reef_huge_pages { REEF_HUGE_AUTO, REEF_HUGE_ON, REEF_HUGE_OFF };
 
 /* The places in the table, for reef_config_source and such. */
@@ -44,6 +45,7 @@ enum reef_settings_index {
 	REEF_SET_EXTENT_SIZE,
 	REEF_SET_HUGE_PAGES,
 	REEF_SET_KEEP,
+	REEF_SET_KEEP_FOR,
 	REEF_SET_TTL,
 	REEF_SET_NODE_TTL,
 	REEF_SET_LEASE_KILLS,
@@ -129,7 +131,8 @@ struct reef_settings {
 	const char *name;	/* of the node of `reef up` */
 	uint64_t lend, extent_size;
 	enum reef_huge_pages huge_pages;
-	enum reef_keep_by keep;
+	uint32_t keep; /* REEF_KEEP_... */
+	uint64_t keep_for_ns;
 	uint64_t ttl_ns, node_ttl_ns, revoke_notice_ns;
 	bool lease_kills;
 	/* Of each user; 0: none. */

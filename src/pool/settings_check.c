@@ -92,6 +92,14 @@ const char *settings_check_fabric(const char *text)
 	return NULL;
 }
 
+const char *settings_check_keep(const char *text)
+{
+	if (strcmp(text, "holder") != 0 && strcmp(text, "image") != 0 &&
+	    strcmp(text, "none") != 0)
+		return "is none of holder, image, none";
+	return NULL;
+}
+
 /* Only the kind of target is checked; whether it is well formed is reef_open's
  * to say. */
 const char *settings_check_pool(const char *text)

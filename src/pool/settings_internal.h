@@ -15,6 +15,7 @@ const char *settings_check_address(const char *text);
 const char *settings_check_redis_listen(const char *text);
 const char *settings_check_http(const char *text);
 const char *settings_check_fabric(const char *text);
+const char *settings_check_keep(const char *text);
 const char *settings_check_pool(const char *text);
 const char *settings_check_name(const char *text);
 /* What stands before an address that has no fabric. */

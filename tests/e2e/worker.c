@@ -110,6 +110,13 @@ static int join(struct worker *worker, const char *space)
 
 /* --- blocks --- */
 
+/* True where nodes die, with WORKER_DOUBT: a link was lost, and what was under
+ * way on it may have happened or not. */
+static bool is_doubt(int rc)
+{
+	return rc == -REEF_EINDOUBT && getenv("WORKER_DOUBT");
+}
+
 /* Take one more, and fill it. 1: there is no room; 2: lost. */
 static int take(struct worker *worker, uint32_t size)
 {
@@ -117,7 +124,7 @@ static int take(struct worker *worker, uint32_t size)
 	int rc;
 
 	rc = reef_alloc(worker->space, size, &block->address);
-	if (rc == -ENOSPC || rc == -EDQUOT) {
+	if (rc == -ENOSPC || rc == -EDQUOT || is_doubt(rc)) {
 		worker->full++;
 		return 1;
 	}
@@ -126,7 +133,11 @@ static int take(struct worker *worker, uint32_t size)
 	block->seed = next(&worker->random);
 	block->size = size;
 	pattern(block->seed, worker->written, size);
-	rc = reef_write(worker->reef, block->address, worker->written, size);
+	/* What was in doubt is settled, and may be written again. */
+	do
+		rc = reef_write(worker->reef, block->address, worker->written,
+				size);
+	while (is_doubt(rc) && !stopping);
 	if (rc == -REEF_ELOST)
 		return 2;
 	if (rc)
@@ -165,6 +176,8 @@ static int drop(struct worker *worker, uint32_t index)
 		rc = reef_free(worker->space, block->address, 0);
 		if (rc == -REEF_ELOST)
 			rc = 2;
+		else if (is_doubt(rc))
+			rc = 0; /* recovery frees it, if it is not */
 		else if (rc)
 			failed("free", rc);
 	}

@@ -123,6 +123,24 @@ static void unmap_link(struct shm_link *link)
 	link->control_map = NULL;
 }
 
+/* True for a link whose process somebody wants to hear of. */
+static bool is_watched(const struct shm_fabric *shm,
+		       const struct shm_link *link)
+{
+	return shm->fabric.options.let_in && link->is_accepted &&
+	       !link->peer->self;
+}
+
+/* A link goes. If its process has not let go, it stays known. */
+static void tell_let_go(struct shm_fabric *shm, struct shm_link *link)
+{
+	if (link->admitted && is_watched(shm, link) &&
+	    (!link->holds || shm_peer_is_dead(link->peer)))
+		shm->fabric.options.let_go(shm->fabric.options.watcher,
+					   link->link.session,
+					   link->link.number);
+}
+
 void shm_link_free(struct shm_link *link)
 {
 	struct shm_fabric *shm = shm_of(link->link.fabric);
@@ -133,6 +151,7 @@ void shm_link_free(struct shm_link *link)
 	*at = link->next;
 	reef_assert(!link->pending);
 	shm_ring_leave(link);
+	tell_let_go(shm, link);
 	unmap_link(link);
 	close_stream(link);
 	shm_holds_drop(link);
@@ -432,6 +451,14 @@ static int admit_session(void *context, struct reef_hello_peer *peer)
 		rc = shm_control_take(shm, link);
 	if (rc)
 		return rc;
+	if (is_watched(shm, link))
+		rc = shm->fabric.options.let_in(shm->fabric.options.watcher,
+						peer->session, peer->number,
+						link->peer->pidfd);
+	if (rc) {
+		shm_control_give(shm, link);
+		return -EBUSY;
+	}
 	reef_link_set_owner(&link->link, peer->session, peer->number,
 			    peer->identity);
 	link->admitted = true;

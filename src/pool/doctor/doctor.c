@@ -230,6 +230,7 @@ int reef_diagnosis_create(const struct reef_doctor_options *options,
 	doctor_kernel(&doctor);
 	doctor_rdma(&doctor);
 	doctor_places(&doctor);
+	doctor_holders(&doctor);
 	if (doctor.error) {
 		reef_diagnosis_destroy(diagnosis);
 		return doctor.error;

@@ -64,5 +64,6 @@ void doctor_limits(struct doctor *doctor);
 void doctor_kernel(struct doctor *doctor);
 void doctor_rdma(struct doctor *doctor);
 void doctor_places(struct doctor *doctor);
+void doctor_holders(struct doctor *doctor);
 
 #endif

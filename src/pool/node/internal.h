@@ -126,6 +126,9 @@ struct reef_node {
 	uint32_t extents_count, extents_room;
 	uint32_t links; /* accepted */
 
+	/* kept.c: processes that an earlier one of this node let in. */
+	struct reef_kept_client *ghosts;
+	uint32_t ghosts_count;
 	/* extent.c (6) */
 	struct node_numbers {
 		uint32_t last[NODE_NUMBERS], next;
@@ -276,6 +279,10 @@ int node_kept_add(struct reef_node *node, const struct node_extent *extent);
 void node_kept_forget(struct reef_node *node, struct node_extent *extent);
 /* Keep whose memory it is, and whom the node follows. */
 void node_kept_note(struct reef_node *node);
+/* End the processes of a session that an earlier life let in, and that have
+ * memory mapped still.  0: there is none any more.  -ETIMEDOUT: not yet. */
+int node_ghosts_end(struct reef_node *node, uint32_t session);
+void node_ghosts_free(struct reef_node *node);
 /* At a clean stop: save what is `leaving`, which nobody can reach. */
 void node_kept_save(struct reef_node *node);
 

@@ -10,12 +10,9 @@ void reef_kept_fini(struct reef_kept *kept)
 
 	for (i = 0; i < kept->extents_count; i++)
 		reef_memory_destroy(kept->extents[i].memory);
-	for (i = 0; i < kept->clients_count; i++) {
+	for (i = 0; i < kept->clients_count; i++)
 		if (kept->clients[i].pidfd >= 0)
 			close(kept->clients[i].pidfd);
-		if (kept->clients[i].socket >= 0)
-			close(kept->clients[i].socket);
-	}
 	free(kept->extents);
 	free(kept->clients);
 	*kept = (struct reef_kept){0};

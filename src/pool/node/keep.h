@@ -15,17 +15,22 @@
  * (3) An extent is forgotten only after the broker has ordered its drop, or if
  *     the broker never heard of it. Nothing else takes memory from a keep: a
  *     node that is refused, or comes to another pool, forgets nothing.
- * (4) A client that memory can be mapped by is with the keep (`client_add`)
- *     before it is passed a descriptor, and until it has let go of all of them.
+ * (4) A process that memory can be mapped by is with the keep before it is
+ *     passed a descriptor, and until it has let go of all of them, if the keep
+ *     has any (holder.h): what is in files is mapped by nobody.
  * (5) `note` is called for every change of the head, before the node answers
  *     what made it change.
  * (6) `save` comes at a clean stop, when nobody can reach the memory any more:
  *     holders let go of it or were ended. After it the node destroys the memory
- *     that it gave with `add`; a keep that has it still forgets it. A process
- *     that just ends calls nothing, nor does one whose broker was refused.
+ *     that it gave with `add`: its pages go, unless the keep has them still. A
+ *     process that just ends calls nothing, nor does one whose broker was
+ *     refused.
  * (7) What is with a keep is marked so (memory.h, 7) until it is forgotten, or
- *     the node stops cleanly: so whoever destroys it before that takes no pages
+ *     was saved elsewhere: so whoever destroys it before that takes no pages
  *     from who has them, too.
+ * (8) What `take` gave is not given again once the node lends it: a keep that
+ *     would give it again (an image) is told so by `spend`, before the node
+ *     registers.
  *
  * Thread: owner, which is the node's; calls may block for as long as a message
  * to a process of this machine takes, take and save as long as they need. */
@@ -66,9 +71,6 @@ struct reef_kept {
 	struct reef_kept_client {
 		uint32_t session;
 		int pidfd;
-		/* The node's end of its link: it has let go when it closes
-		 * the other one (fabric/shm/shm.h, 4). */
-		int socket;
 	} * clients;
 	uint32_t clients_count;
 };
@@ -92,12 +94,17 @@ struct reef_keep_ops {
 		   struct reef_memory *memory);
 	void (*forget)(struct reef_keep *keep, uint32_t extent);
 	void (*note)(struct reef_keep *keep, const struct reef_keep_head *head);
-	/* Optional, as the next: an image has no clients. */
-	int (*client_add)(struct reef_keep *keep,
-			  const struct reef_kept_client *client);
-	void (*client_forget)(struct reef_keep *keep, uint32_t session);
-	/* Optional (6). Error: nothing was saved, and nothing is kept. */
+	/* Optional (8). kept: what the node has, from here or from another
+	 * keep. Nothing is there: 0.  1: all of that is here, and more; it
+	 * stays as it is.  -EEXIST: so it does, and has not all of that.
+	 * -REEF_ECORRUPT; else as files' calls. */
+	int (*spend)(struct reef_keep *keep, const struct reef_kept *kept);
+	/* Optional (6).  0: it was saved, the memory itself is not needed.  1:
+	 * the keep has the memory itself, which must stay as it is.  Error:
+	 * nothing was saved, and nothing is kept. */
 	int (*save)(struct reef_keep *keep, const struct reef_kept *kept);
+	/* Optional: give up everything, which another keep has saved. */
+	void (*release)(struct reef_keep *keep);
 };
 
 /* Destroy the memory and close the descriptors that are still in it. */

@@ -138,16 +138,6 @@ static int read_image(struct image_keep *own, uint64_t number,
 	return rc;
 }
 
-/* (2) */
-static int give_up_mark(struct image_keep *own)
-{
-	uint64_t number;
-
-	if (REEF_MUTATED(KEEP_CLEAN_TWICE))
-		return 0;
-	return reef_image_unmark(own->store, MARK, &number);
-}
-
 static int image_take(struct reef_keep *keep,
 		      const struct reef_memory_options *like,
 		      struct reef_kept *out)
@@ -160,11 +150,8 @@ static int image_take(struct reef_keep *keep,
 	own->report = (struct reef_keep_image_report){0};
 	if (rc == 0)
 		rc = reef_image_marked(own->store, MARK, &number);
-	if (rc == 0 && number) {
+	if (rc == 0 && number)
 		rc = read_image(own, number, like, &kept);
-		if (rc == 0)
-			rc = give_up_mark(own);
-	}
 	own->report.took_ns = reef_now_ns() - start_ns;
 	if (rc) {
 		own->report.done = false;
@@ -173,6 +160,53 @@ static int image_take(struct reef_keep *keep,
 	}
 	*out = kept;
 	return 0;
+}
+
+/* --- spend --- */
+
+/* True if an image has all of those extents; both are in order. */
+static bool has_extents(const struct reef_image_about *about,
+			const struct reef_kept *kept)
+{
+	const struct reef_keep_line *line;
+	uint32_t i, at = 0;
+
+	if (about->pool != kept->head.pool || about->node != kept->head.node)
+		return false;
+	for (i = 0; i < kept->extents_count; i++) {
+		line = &kept->extents[i].line;
+		while (at < about->extents_count &&
+		       about->extents[at].number < line->extent)
+			at++;
+		if (at == about->extents_count ||
+		    about->extents[at].number != line->extent ||
+		    about->extents[at].copy != line->copy)
+			return false;
+	}
+	return true;
+}
+
+static int image_spend(struct reef_keep *keep, const struct reef_kept *kept)
+{
+	struct image_keep *own = of(keep);
+	struct reef_image *image;
+	uint64_t number = 0;
+	int rc = lock_folder(own);
+
+	if (rc == 0)
+		rc = reef_image_marked(own->store, MARK, &number);
+	if (rc || !number || REEF_MUTATED(KEEP_CLEAN_TWICE))
+		return rc;
+	rc = reef_image_open(own->store, IMAGE, &image);
+	if (rc)
+		return rc == -ENOENT ? -REEF_ECORRUPT : rc;
+	if (!has_extents(reef_image_about(image), kept))
+		rc = -EEXIST;
+	else if (reef_image_about(image)->extents_count > kept->extents_count)
+		rc = 1;
+	reef_image_close(image);
+	own->report = (struct reef_keep_image_report){0};
+	return rc ? rc : reef_image_unmark(own->store, MARK, &number);
 }
 
 /* --- save --- */
@@ -318,6 +352,7 @@ static const struct reef_keep_ops image_ops = {
 	.add = image_add,
 	.forget = image_forget,
 	.note = image_note,
+	.spend = image_spend,
 	.save = image_save,
 };
 

@@ -3,11 +3,12 @@
  *
  * (1) `save` writes one image of all extents, then the clean mark with that
  *     image's number. Both are durable when it returns; an error leaves no
- * mark. (2) `take` believes an image only if it is marked, and takes the mark
- * away, durably, before it returns: what the node lends from then on is newer
- *     than the image, so the image must not come back. The file itself goes
- *     when the next one is about to be written: on some disks that takes
- *     longer than to read it, and the node is wanted now.
+ *     mark.
+ * (2) `take` believes an image only if it is marked. `spend` takes the mark
+ *     away, durably: what the node lends from then on is newer than the image,
+ *     so the image must not come back. The file itself goes when the next one
+ *     is about to be written: on some disks that takes longer than to read it,
+ *     and the node is wanted now.
  * (3) What is damaged stays as it is, with its mark: -REEF_ECORRUPT, and the
  *     node does not start before somebody has decided what is to become of it.
  * (4) An image without a mark never comes back. It is of one node alone, and
@@ -46,7 +47,7 @@ int reef_keep_image_create(struct reef_store *store,
 			   struct reef_keep **out);
 void reef_keep_image_destroy(struct reef_keep *keep); /* NULL is fine */
 
-/* What the last take or save of it did. */
+/* What the last take or save of it did; nothing, after spend. */
 const struct reef_keep_image_report *
 reef_keep_image_report(const struct reef_keep *keep);
 

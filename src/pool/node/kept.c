@@ -2,10 +2,27 @@
  *
  * What was kept comes back CLOSED, exposed to nobody: the node tells the broker
  * of it as such, and is asked to open what it still is to have, under new keys.
- */
+ *
+ * A *ghost* is a process that an earlier process of this node let in over shm:
+ * it may have our memory mapped, and no link here. It lets go by itself when it
+ * hears of the new life, and the broker waits for that before it has anything
+ * opened (broker/move.c, 7). If its session is fenced instead, it is ended
+ * here, before the fence is confirmed (F7), unless it has nothing of ours
+ * mapped any more: a program that closed its session goes on. */
 #include "pool/node/internal.h"
 
+#include "fabric/provider.h"
+
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
 
 static const struct reef_keep_ops *ops_of(const struct reef_node *node)
 {
@@ -61,6 +78,8 @@ int node_kept_take(struct reef_node *node)
 		return rc;
 	if (kept.head.pool && kept.head.node != node->key->node)
 		rc = -REEF_EFOREIGN;
+	if (!rc && ops_of(node)->spend)
+		rc = ops_of(node)->spend(node->options.keep, &kept);
 	if (!rc)
 		take_head(node, &kept.head);
 	for (i = 0; !rc && i < kept.extents_count; i++) {
@@ -69,11 +88,110 @@ int node_kept_take(struct reef_node *node)
 		if (!rc)
 			kept.extents[i].memory = NULL;
 	}
+	if (!rc) {
+		node->ghosts = kept.clients;
+		node->ghosts_count = kept.clients_count;
+		kept.clients = NULL;
+		kept.clients_count = 0;
+	}
 	if (!rc && kept.extents_count)
-		reef_log(REEF_LOG_INFO, "node", "has %u extents from before",
-			 kept.extents_count);
+		reef_log(REEF_LOG_INFO, "node",
+			 "has %u extents from before, which %u processes may "
+			 "have mapped",
+			 kept.extents_count, node->ghosts_count);
 	reef_kept_fini(&kept);
 	return rc;
+}
+
+/* --- ghosts --- */
+
+/* The number of the process behind a pidfd; -1: it has ended. */
+static long process_of(int pidfd)
+{
+	char path[64], line[128];
+	long pid = -1;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", pidfd);
+	file = fopen(path, "re");
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "Pid: %ld", &pid) == 1)
+			break;
+	if (file)
+		fclose(file);
+	return pid;
+}
+
+/* True if an extent's memory is that file. */
+static bool is_ours(const struct reef_node *node, dev_t device, uint64_t inode)
+{
+	struct stat status;
+
+	for (uint32_t i = 0; i < node->extents_count; i++)
+		if (node->extents[i]->memory &&
+		    node->extents[i]->memory->fd >= 0 &&
+		    !fstat(node->extents[i]->memory->fd, &status) &&
+		    status.st_dev == device && status.st_ino == inode)
+			return true;
+	return false;
+}
+
+/* True if a process has memory of ours mapped, or that cannot be told. */
+static bool has_ours_mapped(const struct reef_node *node, int pidfd)
+{
+	char path[64], line[512];
+	unsigned int high, low;
+	bool found = false;
+	uint64_t inode;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%ld/maps", process_of(pidfd));
+	file = fopen(path, "re");
+	if (!file)
+		return true;
+	while (!found && fgets(line, sizeof(line), file))
+		found = sscanf(line, "%*s %*s %*s %x:%x %" SCNu64, &high, &low,
+			       &inode) == 3 &&
+			is_ours(node, makedev(high, low), inode);
+	fclose(file);
+	return found;
+}
+
+int node_ghosts_end(struct reef_node *node, uint32_t session)
+{
+	struct pollfd one = {.events = POLLIN};
+	struct reef_kept_client *ghost;
+	uint32_t i = 0;
+	int rc = 0;
+
+	while (i < node->ghosts_count) {
+		ghost = &node->ghosts[i];
+		one.fd = ghost->pidfd;
+		if (!reef_session_covers(session, ghost->session)) {
+			i++;
+		} else if (poll(&one, 1, 0) > 0 ||
+			   !has_ours_mapped(node, ghost->pidfd)) {
+			close(ghost->pidfd);
+			*ghost = node->ghosts[--node->ghosts_count];
+		} else {
+			reef_log(REEF_LOG_WARNING, "node",
+				 "ends process %ld of session %08x, which has "
+				 "memory of an earlier life mapped",
+				 process_of(ghost->pidfd), ghost->session);
+			syscall(SYS_pidfd_send_signal, ghost->pidfd, SIGKILL,
+				NULL, 0);
+			rc = -ETIMEDOUT;
+			i++;
+		}
+	}
+	return rc;
+}
+
+void node_ghosts_free(struct reef_node *node)
+{
+	while (node->ghosts_count)
+		close(node->ghosts[--node->ghosts_count].pidfd);
+	free(node->ghosts);
 }
 
 int node_kept_add(struct reef_node *node, const struct node_extent *extent)
@@ -137,9 +255,9 @@ void node_kept_save(struct reef_node *node)
 	      compare_numbers);
 	rc = ops_of(node)->save ? ops_of(node)->save(node->options.keep, &kept)
 				: 0;
-	for (count = 0; count < kept.extents_count; count++)
+	for (count = 0; rc <= 0 && count < kept.extents_count; count++)
 		kept.extents[count].memory->kept = false;
-	if (rc)
+	if (rc < 0)
 		reef_log(REEF_LOG_ERROR, "node", "nothing was saved: %s",
 			 reef_error_text(rc));
 	free(kept.extents);

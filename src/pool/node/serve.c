@@ -157,9 +157,13 @@ static int end_on_fabrics(struct reef_node *node, uint32_t session,
 
 int node_fence(struct reef_node *node, uint32_t session)
 {
+	int rc, fenced;
+
 	if (REEF_MUTATED(NODE_NO_FENCE))
 		return 0;
-	return end_on_fabrics(node, session, 0);
+	rc = node_ghosts_end(node, session);
+	fenced = end_on_fabrics(node, session, 0);
+	return fenced ? fenced : rc;
 }
 
 int node_end_links(struct reef_node *node, uint32_t session, uint32_t number)
@@ -327,6 +331,7 @@ static void destroy_node(struct reef_node *node)
 	reef_port_close(node->port);
 	node->port = NULL;
 	node_extents_free(node);
+	node_ghosts_free(node);
 	reef_secret_destroy(node->key);
 	free(node->broker);
 	free(node);

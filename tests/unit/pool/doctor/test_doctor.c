@@ -731,6 +731,50 @@ static void doctor_keys_must_be_private_and_whole(void **state)
 	dismiss();
 }
 
+/* Write a process's command line. */
+static void process(const char *name, const char *words, size_t size)
+{
+	char path[SCRATCH_PATH_MAX];
+
+	snprintf(path, sizeof(path), "root/proc/%s/cmdline", name);
+	scratch_write(path, words, size, 0600);
+}
+
+static void doctor_names_every_holder(void **state)
+{
+	static const char with[] =
+		"reef\0hold\0pool 00000000000000ab node 2 extents 1 bytes "
+		"4194304 alone-since 0   \0"
+		"5\0"
+		"600\0/run/hold.sock";
+	static const char alone[] =
+		"reef\0hold\0pool 00000000000000ac node 3 extents 2 bytes "
+		"0 alone-since 4102444800\0"
+		"5";
+	static const char *const others[] = {"reef\0hold", "reef", "\0\0\0",
+					     "reef\0hold\0pool x"};
+
+	process("71", with, sizeof(with));
+	process("72", alone, sizeof(alone));
+	for (uint32_t i = 0; i < 4; i++) {
+		char name[8];
+
+		snprintf(name, sizeof(name), "8%u", i);
+		process(name, others[i], i == 3 ? 16 : i ? 4 : 9);
+	}
+	examine_with(NULL);
+	assert_string_equal(find("holder 71")->found,
+			    "has 4 MiB in 1 extent of node 2 of pool "
+			    "00000000000000ab");
+	assert_string_equal(find("holder 72")->found,
+			    "has 0 bytes in 2 extents of node 3 of pool "
+			    "00000000000000ac, and waits for its next start "
+			    "for 0 s now");
+	for (uint32_t i = 0; i < diagnosis->count; i++)
+		assert_null(strstr(diagnosis->findings[i].name, "holder 8"));
+	dismiss();
+}
+
 static void doctor_looks_at_the_real_machine(void **state)
 {
 	struct reef_doctor_options options = {.settings = &settings};
@@ -777,6 +821,7 @@ int main(void)
 		TEST(doctor_directories_must_be_private),
 		TEST(doctor_directory_that_cannot_be_made_is_told),
 		TEST(doctor_keys_must_be_private_and_whole),
+		TEST(doctor_names_every_holder),
 		TEST(doctor_looks_at_the_real_machine),
 	};
 

@@ -95,6 +95,8 @@ static int take(struct reef_store *store)
 	rc = keep->ops->take(keep, &like, &kept);
 	assert_int_equal(reef_keep_image_report(keep)->done,
 			 rc == 0 && kept.extents_count);
+	if (rc == 0)
+		assert_int_equal(keep->ops->spend(keep, &kept), 0);
 	if (rc == 0 && kept.extents_count) {
 		assert_memory_equal(&kept.head, &head, sizeof(head));
 		assert_int_equal(kept.extents[0].line.copy, 70);
@@ -203,6 +205,31 @@ static void keep_image_folder_is_one_process_s(void **state)
 	reef_keep_image_destroy(first);
 }
 
+/* What another keep has is as new only if it is the same; whatever else is
+ * there was saved after it, and stays. */
+static void keep_image_is_spent_by_the_same_memory_only(void **state)
+{
+	struct reef_kept_extent extents[2] = {
+		{.line = {.extent = 3, .epoch = 4, .copy = 70}},
+		{.line = {.extent = 8, .epoch = 1, .copy = 60}},
+	};
+	struct reef_kept kept = {
+		.head = head, .extents = extents, .extents_count = 2};
+	struct reef_keep *keep;
+
+	assert_int_equal(save(*state), 0);
+	assert_int_equal(reef_keep_image_create(*state, NULL, &keep), 0);
+	assert_int_equal(keep->ops->spend(keep, &kept), -EEXIST);
+	kept.extents_count = 1;
+	assert_int_equal(keep->ops->spend(keep, &kept), 1);
+	kept.extents_count = 2;
+	extents[1].line.copy = 71;
+	assert_int_equal(keep->ops->spend(keep, &kept), 0);
+	assert_int_equal(keep->ops->spend(keep, &kept), 0);
+	reef_keep_image_destroy(keep);
+	assert_int_equal(take(*state), 0);
+}
+
 int main(void)
 {
 #define TEST(name)                                                             \
@@ -214,6 +241,7 @@ int main(void)
 		TEST(keep_image_of_another_mark_is_refused),
 		TEST(keep_image_crash_leaves_all_or_nothing),
 		TEST(keep_image_folder_is_one_process_s),
+		TEST(keep_image_is_spent_by_the_same_memory_only),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,11 @@
+/* holder.h - a process that keeps a node's memory, started by the node's.
+ *
+ * Thread: any. */
+#ifndef REEF_CMD_HOLDER_H
+#define REEF_CMD_HOLDER_H
+
+/* Start `reef hold`, which waits for *linger_ns, a uint64_t, when it is alone.
+ * For reef_host_options. */
+int holder_start(void *linger_ns, int listen_fd, const char *path);
+
+#endif

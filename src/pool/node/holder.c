@@ -1,0 +1,405 @@
+/* holder.c - the node's side of its holder: see holder.h. */
+#include "pool/node/holder.h"
+
+#include "base/log.h"
+#include "base/mutant.h"
+#include "base/sched.h"
+#include "pool/node/holder_wire.h"
+
+#include <errno.h>
+#include <reef/error.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+/* A node that was killed just now may have its holder for a moment more. */
+#define BUSY_TRIES 200
+#define BUSY_PAUSE_NS UINT64_C(10000000)
+#define BACKLOG 16
+
+struct holder {
+	struct reef_keep keep;
+	struct reef_holder_options options;
+	struct sockaddr_un address;
+	int fd; /* -1: the holder is gone, and none could be started */
+	/* What it has, to be given to another: (3). */
+	struct reef_keep_head head;
+	struct reef_kept_extent *extents; /* the memory is the node's */
+	uint32_t extents_count, extents_room;
+};
+
+static struct holder *holder_of(struct reef_keep *keep)
+{
+	return (struct holder *)keep;
+}
+
+/* --- finding and starting one --- */
+
+static int connect_holder(struct holder *holder)
+{
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		return -errno;
+	if (connect(fd, (struct sockaddr *)&holder->address,
+		    sizeof(holder->address))) {
+		int rc = -errno;
+
+		close(fd);
+		return rc;
+	}
+	holder->fd = fd;
+	return 0;
+}
+
+static int start_holder(struct holder *holder)
+{
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), rc;
+
+	if (fd < 0)
+		return -errno;
+	unlink(holder->address.sun_path); /* nobody listens there */
+	if (bind(fd, (struct sockaddr *)&holder->address,
+		 sizeof(holder->address)) ||
+	    listen(fd, BACKLOG))
+		rc = -errno;
+	else
+		rc = holder->options.start(holder->options.context, fd);
+	close(fd);
+	return rc ? rc : connect_holder(holder);
+}
+
+static int find_holder(struct holder *holder)
+{
+	int rc = connect_holder(holder);
+
+	return rc == -ENOENT || rc == -ECONNREFUSED ? start_holder(holder) : rc;
+}
+
+/* --- saying something --- */
+
+static int say(struct holder *holder, uint32_t kind,
+	       const struct reef_keep_line *line, int fd)
+{
+	struct holder_message message = {
+		.magic = HOLDER_MAGIC,
+		.kind = kind,
+		.head = holder->head,
+	};
+
+	if (line)
+		message.line = *line;
+	return holder->fd < 0 ? -EPIPE : holder_send(holder->fd, &message, fd);
+}
+
+/* Give everything to another holder: this one is gone. */
+static int replace_holder(struct holder *holder)
+{
+	uint32_t i;
+	int rc;
+
+	if (holder->fd >= 0)
+		close(holder->fd);
+	holder->fd = -1;
+	rc = start_holder(holder);
+	if (!rc)
+		rc = say(holder, HOLDER_NOTE, NULL, -1);
+	for (i = 0; !rc && i < holder->extents_count; i++)
+		rc = say(holder, HOLDER_ADD, &holder->extents[i].line,
+			 holder->extents[i].memory->fd);
+	reef_log(rc ? REEF_LOG_ERROR : REEF_LOG_WARNING, "node",
+		 rc ? "its holder is gone, and no other can be started: %s"
+		    : "its holder was gone; another has the memory now%.0s",
+		 reef_error_text(rc));
+	return rc;
+}
+
+/* True for what is returned if the holder has ended. */
+static bool is_gone(int rc)
+{
+	return rc == -EPIPE || rc == -ECONNRESET || rc == -ENOTCONN;
+}
+
+static int say_surely(struct holder *holder, uint32_t kind,
+		      const struct reef_keep_line *line, int fd)
+{
+	int rc = say(holder, kind, line, fd);
+
+	if (!is_gone(rc))
+		return rc;
+	rc = replace_holder(holder);
+	return rc ? rc : say(holder, kind, line, fd);
+}
+
+/* --- what is with it --- */
+
+static uint32_t find_extent(const struct holder *holder, uint32_t extent)
+{
+	uint32_t i = 0;
+
+	while (i < holder->extents_count &&
+	       holder->extents[i].line.extent != extent)
+		i++;
+	return i;
+}
+
+static int note_extent(struct holder *holder, const struct reef_keep_line *line,
+		       struct reef_memory *memory)
+{
+	uint32_t room = holder->extents_room ? 2 * holder->extents_room : 64;
+	uint32_t at = find_extent(holder, line->extent);
+	struct reef_kept_extent *grown;
+
+	if (at == holder->extents_room) {
+		grown = realloc(holder->extents, room * sizeof(*grown));
+		if (!grown)
+			return -ENOMEM;
+		holder->extents = grown;
+		holder->extents_room = room;
+	}
+	holder->extents[at] = (struct reef_kept_extent){*line, memory};
+	holder->extents_count += at == holder->extents_count;
+	return 0;
+}
+
+static int holder_add(struct reef_keep *keep, const struct reef_keep_line *line,
+		      struct reef_memory *memory)
+{
+	struct holder *holder = holder_of(keep);
+	int rc = say_surely(holder, HOLDER_ADD, line, memory->fd);
+
+	return rc ? rc : note_extent(holder, line, memory);
+}
+
+static void holder_forget(struct reef_keep *keep, uint32_t extent)
+{
+	struct reef_keep_line line = {.extent = extent};
+	struct holder *holder = holder_of(keep);
+	uint32_t at = find_extent(holder, extent);
+
+	if (at < holder->extents_count)
+		holder->extents[at] = holder->extents[--holder->extents_count];
+	say_surely(holder, HOLDER_FORGET, &line, -1);
+}
+
+static void holder_note(struct reef_keep *keep,
+			const struct reef_keep_head *head)
+{
+	struct holder *holder = holder_of(keep);
+
+	if (!memcmp(&holder->head, head, sizeof(*head)))
+		return;
+	holder->head = *head;
+	say_surely(holder, HOLDER_NOTE, NULL, -1);
+}
+
+int reef_holder_let_in(void *keep, uint32_t session, uint32_t number, int pidfd)
+{
+	struct holder *holder = holder_of(keep);
+	struct holder_message message = {
+		.magic = HOLDER_MAGIC,
+		.kind = HOLDER_CLIENT,
+		.session = session,
+		.number = number,
+	};
+	int rc = holder->fd < 0 ? -EPIPE
+				: holder_send(holder->fd, &message, pidfd);
+
+	if (!is_gone(rc))
+		return rc;
+	rc = replace_holder(holder);
+	return rc ? rc : holder_send(holder->fd, &message, pidfd);
+}
+
+void reef_holder_let_go(void *keep, uint32_t session, uint32_t number)
+{
+	struct holder *holder = holder_of(keep);
+	struct holder_message message = {
+		.magic = HOLDER_MAGIC,
+		.kind = HOLDER_CLIENT_GONE,
+		.session = session,
+		.number = number,
+	};
+
+	if (holder->fd >= 0)
+		holder_send(holder->fd, &message, -1);
+}
+
+/* --- taking over --- */
+
+static int grow(void **items, uint32_t count, size_t size)
+{
+	void *grown;
+
+	if (count & (count - 1)) /* room doubles */
+		return 0;
+	grown = realloc(*items, (count ? 2 * (size_t)count : 1) * size);
+	if (!grown)
+		return -ENOMEM;
+	*items = grown;
+	return 0;
+}
+
+static int take_extent(struct holder *holder, struct reef_memory_options like,
+		       const struct reef_keep_line *line, int *fd,
+		       struct reef_kept *out)
+{
+	struct reef_memory *memory;
+	int rc;
+
+	like.size = line->size;
+	rc = grow((void **)&out->extents, out->extents_count,
+		  sizeof(*out->extents));
+	if (!rc)
+		rc = reef_memory_adopt(&like, *fd, &memory);
+	if (rc)
+		return rc;
+	*fd = -1;
+	memory->kept = true;
+	out->extents[out->extents_count++] =
+		(struct reef_kept_extent){*line, memory};
+	return note_extent(holder, line, memory);
+}
+
+static int take_client(const struct holder_message *message, int *fd,
+		       struct reef_kept *out)
+{
+	int rc = grow((void **)&out->clients, out->clients_count,
+		      sizeof(*out->clients));
+
+	if (rc)
+		return rc;
+	out->clients[out->clients_count++] = (struct reef_kept_client){
+		.session = message->session,
+		.pidfd = *fd,
+	};
+	*fd = -1;
+	return 0;
+}
+
+static int compare_numbers(const void *a, const void *b)
+{
+	uint32_t x = ((const struct reef_kept_extent *)a)->line.extent;
+	uint32_t y = ((const struct reef_kept_extent *)b)->line.extent;
+
+	return (x > y) - (x < y);
+}
+
+/* Receive all that the holder has.  -EBUSY: it serves another node. */
+static int receive_all(struct holder *holder,
+		       const struct reef_memory_options *like,
+		       struct reef_kept *out)
+{
+	struct holder_message message = {.kind = 0};
+	int fd, rc = say(holder, HOLDER_TAKE, NULL, -1);
+
+	if (rc)
+		return rc == -EPIPE || rc == -ECONNRESET ? -EBUSY : rc;
+	while (!rc && message.kind != HOLDER_END) {
+		rc = holder_receive(holder->fd, &message, &fd, true);
+		if (rc <= 0)
+			return rc ? rc : -EBUSY;
+		rc = 0;
+		if (message.kind == HOLDER_HEAD)
+			out->head = holder->head = message.head;
+		else if (message.kind == HOLDER_EXTENT)
+			rc = take_extent(holder, *like, &message.line, &fd,
+					 out);
+		else if (message.kind == HOLDER_CLIENT)
+			rc = take_client(&message, &fd, out);
+		if (fd >= 0)
+			close(fd);
+	}
+	if (out->extents_count)
+		qsort(out->extents, out->extents_count, sizeof(*out->extents),
+		      compare_numbers);
+	return rc;
+}
+
+static int holder_take(struct reef_keep *keep,
+		       const struct reef_memory_options *like,
+		       struct reef_kept *out)
+{
+	struct holder *holder = holder_of(keep);
+	int rc, tries = 0;
+
+	do {
+		rc = holder->fd < 0 ? find_holder(holder) : 0;
+		if (!rc)
+			rc = receive_all(holder, like, out);
+		if (rc) {
+			reef_kept_fini(out);
+			holder->extents_count = 0;
+			close(holder->fd);
+			holder->fd = -1;
+		}
+	} while (rc == -EBUSY && ++tries < BUSY_TRIES &&
+		 !reef_sleep(BUSY_PAUSE_NS));
+	return rc;
+}
+
+/* --- at a clean stop --- */
+
+static int holder_save(struct reef_keep *keep, const struct reef_kept *kept)
+{
+	return 1; /* it has all of it */
+}
+
+static void holder_release(struct reef_keep *keep)
+{
+	struct holder *holder = holder_of(keep);
+
+	if (holder->fd < 0)
+		return;
+	if (!say(holder, HOLDER_GO, NULL, -1))
+		unlink(holder->address.sun_path);
+	close(holder->fd);
+	holder->fd = -1;
+	holder->extents_count = 0;
+}
+
+static const struct reef_keep_ops holder_ops = {
+	.take = holder_take,
+	.add = holder_add,
+	.forget = holder_forget,
+	.note = holder_note,
+	.save = holder_save,
+	.release = holder_release,
+};
+
+int reef_holder_open(const struct reef_holder_options *options,
+		     struct reef_keep **out)
+{
+	struct holder *holder;
+
+	if (strlen(options->path) >= sizeof(holder->address.sun_path))
+		return -ENAMETOOLONG;
+	holder = calloc(1, sizeof(*holder));
+	if (!holder)
+		return -ENOMEM;
+	holder->keep.ops = &holder_ops;
+	holder->options = *options;
+	holder->options.path = NULL;
+	holder->address.sun_family = AF_UNIX;
+	strcpy(holder->address.sun_path, options->path);
+	holder->fd = -1;
+	*out = &holder->keep;
+	return 0;
+}
+
+void reef_holder_close(struct reef_keep *keep)
+{
+	struct holder *holder = holder_of(keep);
+
+	if (!keep)
+		return;
+	/* Who has nothing waits for nobody. */
+	if (!holder->extents_count)
+		holder_release(keep);
+	if (holder->fd >= 0)
+		close(holder->fd);
+	free(holder->extents);
+	free(holder);
+}

@@ -1,0 +1,262 @@
+"""holder.py REEF WORKER - memory that outlasts its node's process.
+
+Nodes, brokers and whole pools are killed, with writers in them over shm and
+tcp: what was acknowledged is there, and nobody who kept running is hurt. Who
+stood still meanwhile is ended before others use that memory. With REEF_SOAK=1:
+a thousand kills.
+"""
+
+import json
+import os
+import random
+import re
+import signal
+import sys
+import time
+
+from checks import run_checks
+from pool_processes import Workers, has_ended, until
+
+REEF, WORKER = (os.path.abspath(name) for name in sys.argv[1:3])
+SOAK = os.environ.get("REEF_SOAK") == "1"
+POOL_KILLS = 250 if SOAK else 10
+NODE_KILLS = 500 if SOAK else 20
+BOTH_KILLS = 250 if SOAK else 10
+LEND = ("--keep", "holder,image", "--lend", "64M")
+HOLDER = ("--keep", "holder", "--lend", "64M")
+BROKER = ("--ttl", "2s", "--node-ttl", "2s", "--extent-size", "4M")
+
+
+class Kept(Workers):
+    """A pool whose nodes have holders; none of them outlives the test."""
+
+    def __exit__(self, kind, error, trace):
+        super().__exit__(kind, error, trace)
+        for pid in self.holders():
+            os.kill(pid, signal.SIGTERM)
+            until("holder %d ends" % pid, lambda pid=pid: has_ended(pid))
+
+    def holders(self):
+        """The processes that hold memory of this pool's nodes."""
+        found = []
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open("/proc/%s/cmdline" % name, "rb") as stream:
+                    words = stream.read().split(b"\0")
+            except OSError:
+                continue
+            if words[1:2] == [b"hold"] and len(words) > 5 and \
+                    self.home.encode() in words[5]:
+                found.append(int(name))
+        return found
+
+    def up(self, *lend):
+        return self.start("up", "up", *(lend or LEND), *BROKER).saw("Ctrl-C")
+
+    def has_value(self, key, value):
+        told = self.do("map", "get", "work", "things", key)
+        assert told == value + "\n", (key, told)
+
+    def nothing_is_held(self):
+        until("nothing stays behind", lambda: not self.holders())
+        assert not os.path.exists(os.path.join(self.run, "hold.sock"))
+
+    def doctor_says(self):
+        """What the doctor says of this pool's holders."""
+        names = ["holder %d" % pid for pid in self.holders()]
+        told = json.loads(self.ask("doctor", "--json").stdout)
+        return [finding["found"] for finding in told["findings"]
+                if finding["name"] in names]
+
+    def writers(self):
+        """Workers that write, read and check, over shm and tcp."""
+        workers = [self.worker("churn", "work", 50, 4096, fabrics=kind,
+                               name="%s-writer" % kind, WORKER_DOUBT="1")
+                   for kind in ("shm", "tcp")]
+        for worker in workers:
+            worker.saw("busy")
+        return workers
+
+
+def finish(workers):
+    """Stop them; how many rounds they did, all of them well."""
+    total = 0
+    for worker in workers:
+        assert worker.stop() == 0, (worker.name, worker.out, worker.error)
+        assert worker.error == "", worker.error
+        total += int(re.search(r"rounds (\d+)", worker.out).group(1))
+    return total
+
+
+def check_pool_killed_keeps_all(pool):
+    up = pool.up()
+    pool.do("space", "create", "work")
+    took = 0.0
+    for i in range(POOL_KILLS):
+        pool.do("map", "put", "work", "things", "key%d" % i, "value%d" % i)
+        up.kill()
+        assert len(pool.holders()) == 1, pool.holders()
+        begun = time.monotonic()
+        up = pool.up()
+        took += time.monotonic() - begun
+    for i in range(POOL_KILLS):
+        pool.has_value("key%d" % i, "value%d" % i)
+    assert "from its holder" in up.out, up.out
+    print("pool killed %d times, everything there; up again in %.2f s" % (
+        POOL_KILLS, took / POOL_KILLS))
+
+
+def check_clean_stop_saves_and_the_holder_goes(pool):
+    """Then a kill loses nothing either of what came from the image."""
+    up = pool.up()
+    pool.do("space", "create", "work")
+    pool.do("map", "put", "work", "things", "a", "1")
+    said = pool.doctor_says()
+    assert len(said) == 1 and re.match(
+        r"has [1-9]\d* MiB in \d+ extents? of node 1 of pool [0-9a-f]{16}$",
+        said[0]), said
+    assert up.stop() == 0, up.error
+    pool.nothing_is_held()
+    up = pool.up()
+    assert "has again what it lent before" in up.out, up.out
+    pool.has_value("a", "1")
+    pool.do("map", "put", "work", "things", "a", "2")
+    up.kill()
+    said = pool.doctor_says()
+    assert len(said) == 1 and "waits for its next start" in said[0], said
+    up = pool.up()
+    assert "from its holder" in up.out, up.out
+    pool.has_value("a", "2")
+    assert up.stop() == 0, up.error
+    pool.nothing_is_held()
+
+
+def check_image_that_cannot_be_saved_leaves_it_to_the_holder(pool):
+    up = pool.up()
+    pool.do("space", "create", "work")
+    pool.do("map", "put", "work", "things", "a", "1")
+    folder = os.path.join(pool.data, "node-1")
+    os.mkdir(os.path.join(folder, "image"))
+    os.mkdir(os.path.join(folder, "image", "in-the-way"))
+    up.stop()
+    assert "stays with its holder" in up.error, up.error
+    assert len(pool.holders()) == 1
+    os.rmdir(os.path.join(folder, "image", "in-the-way"))
+    os.rmdir(os.path.join(folder, "image"))
+    pool.up()
+    pool.has_value("a", "1")
+
+
+def check_holder_alone_waits_for_a_while(pool):
+    up = pool.up(*HOLDER)
+    pool.do("space", "create", "work")
+    pool.do("map", "put", "work", "things", "a", "1")
+    assert up.stop() == 0, up.error
+    assert len(pool.holders()) == 1
+    up = pool.up(*HOLDER, "--keep-for", "1s")
+    pool.has_value("a", "1")
+    # It was started by the first, and waits for as long as that one said.
+    os.kill(pool.holders()[0], signal.SIGKILL)
+    pool.do("map", "put", "work", "things", "b", "2" * 5000)
+    pool.do("space", "create", "more")
+    pool.do("map", "put", "more", "things", "b", "2")
+    until("another is there", lambda: len(pool.holders()) == 1)
+    up.kill()
+    pool.nothing_is_held()
+    pool.up(*HOLDER)
+    refused = pool.ask("map", "get", "work", "things", "a")
+    assert refused.returncode == 1, refused
+
+
+def check_node_killed_under_writers(pool):
+    pool.broker(*BROKER)
+    node = pool.node("one", *LEND)
+    pool.do("space", "create", "work")
+    workers = pool.writers()
+    for _ in range(NODE_KILLS):
+        node.kill()
+        node = pool.node("one", *LEND)
+        pool.node_is("one", "ok")
+        time.sleep(random.uniform(0, 0.05))
+    assert pool.status()["spaces"][0]["lost"] == 0, pool.status()
+    print("node killed %d times, %d rounds of work" % (
+        NODE_KILLS, finish(workers)))
+
+
+def check_broker_and_node_killed_at_once(pool):
+    broker = pool.broker(*BROKER)
+    node = pool.node("one", *LEND)
+    pool.do("space", "create", "work")
+    workers = pool.writers()
+    for _ in range(BOTH_KILLS):
+        node.kill()
+        broker.kill()
+        broker = pool.broker(*BROKER)
+        node = pool.node("one", *LEND)
+        time.sleep(random.uniform(0, 0.05))
+    pool.node_is("one", "ok")
+    assert pool.status()["spaces"][0]["lost"] == 0, pool.status()
+    print("both killed %d times, %d rounds of work" % (
+        BOTH_KILLS, finish(workers)))
+
+
+def mapped_by(process):
+    """What a process has mapped that is as large as an extent and shared."""
+    found = set()
+    with open("/proc/%d/maps" % process.child.pid, encoding="utf-8") as maps:
+        for line in maps:
+            words = line.split()
+            begin, end = (int(word, 16) for word in words[0].split("-"))
+            if words[1] == "rw-s" and end - begin >= 4 << 20:
+                found.add(tuple(words[3:5]))
+    return found
+
+
+def stands_still(pid):
+    """Whether every thread of it does: until then it may see its node die,
+    and let go."""
+    for thread in os.listdir("/proc/%d/task" % pid):
+        with open("/proc/%d/task/%s/stat" % (pid, thread),
+                  encoding="utf-8") as stream:
+            if stream.read().rsplit(")", 1)[1].split()[0] != "T":
+                return False
+    return True
+
+
+def start_mapper(pool, node):
+    """A worker that came to the broker by tcp, and has the node's memory
+    mapped: where shm does not answer at once, tcp may have been quicker."""
+    for _ in range(20):
+        worker = pool.worker(
+            "churn", "work", 50, 4096, WORKER_DOUBT="1",
+            REEF_POOL=pool.tcp.replace("tcp:", "reef://"),
+            REEF_CREDENTIAL=os.path.join(pool.run, "owner.credential"))
+        worker.saw("busy")
+        assert pool.session_of(worker)["fabric"] != "shm", pool.status()
+        if mapped_by(worker) & mapped_by(node):
+            return worker
+        finish([worker])
+    raise AssertionError("no worker has the node's memory mapped")
+
+
+def check_stopped_client_of_the_old_life_is_ended(pool):
+    """It has memory mapped, and says nothing: it could write there later. Its
+    broker, which it came to by tcp, could not end it."""
+    pool.broker(*BROKER)
+    node = pool.node("one", *LEND)
+    pool.do("space", "create", "work")
+    stopped = start_mapper(pool, node)
+    others = pool.writers()
+    stopped.send(signal.SIGSTOP)
+    until("it stands still", lambda: stands_still(stopped.child.pid))
+    node.kill()
+    node = pool.node("one", *LEND)
+    until("it is ended", lambda: stopped.child.poll() is not None)
+    assert stopped.child.poll() == -signal.SIGKILL, stopped.child.poll()
+    finish(others)
+    assert node.stop() == 0, node.error
+    until("nothing stays behind", lambda: not pool.holders())
+
+
+if __name__ == "__main__":
+    sys.exit(run_checks(globals(), lambda: Kept(REEF, WORKER), sys.argv[3:]))

@@ -401,7 +401,7 @@ int file_thaw(struct reef_file *file, uint64_t number, uint64_t at,
 static int walk_run(struct reef_file *file, uint64_t number, uint32_t count,
 		    const struct file_walker *walker)
 {
-	uint64_t words[WALK_WORDS], at;
+	uint64_t words[WALK_WORDS], at = 0;
 	int rc;
 
 	reef_enter(file->reef);

@@ -298,7 +298,8 @@ int entry_room_grow(struct entry_room *room, size_t size)
 
 	if (!bytes)
 		return -ENOMEM;
-	*room = (struct entry_room){bytes, size};
+	room->bytes = bytes;
+	room->size = size;
 	return 0;
 }
 

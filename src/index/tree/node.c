@@ -380,7 +380,7 @@ static int read_block(struct tree *tree, uint64_t word,
  * all frozen by then.  -EAGAIN: it is not. */
 static int confirm_frozen(struct tree *tree, struct tree_image *image)
 {
-	uint64_t word;
+	uint64_t word = 0;
 	struct reef_access accesses[2] = {
 		{
 			.kind = REEF_READ,

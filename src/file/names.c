@@ -17,6 +17,7 @@
 #include "base/mutant.h"
 
 #include <reef/map.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -188,7 +189,7 @@ static int make_inode(struct reef_space *space, const char *name,
 			inode->head.flags = FILE_IS_SCRATCH;
 			inode->head.session = reef_session(reef);
 		}
-		memcpy(inode->name, name, strlen(name));
+		snprintf(inode->name, sizeof(inode->name), "%s", name);
 		inode->head.crc = file_crc(inode);
 		*head = inode->head;
 		do

@@ -159,7 +159,7 @@ static int take_read(struct window *window, struct span *span, bool guess)
 /* One round of READs for all spans that are not done. */
 static int read_round(struct window *window, bool look, bool guess)
 {
-	bool fresh[FILE_WINDOW];
+	bool fresh[FILE_WINDOW] = {0};
 	struct span *span;
 	int rc = 0;
 	uint32_t i;

@@ -128,7 +128,7 @@ static int entry_is_live(struct reef *reef, struct reef_space *space,
 {
 	struct log_entry entry;
 	struct log_body body;
-	uint64_t segment;
+	uint64_t segment = 0;
 	int rc = reef_read(reef, address, &entry, sizeof(entry));
 
 	if (!rc)

@@ -88,6 +88,7 @@ static void layout_fini(struct layout *layout)
 {
 	free(layout->at);
 	free(layout->first);
+	*layout = (struct layout){0};
 }
 
 /* Lay out a file of these extents. */

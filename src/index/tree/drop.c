@@ -174,7 +174,7 @@ int tree_is_linked(struct tree *tree, uint32_t level, uint64_t address)
 
 	if (rc || words[0] != tree->id)
 		return rc;
-	if (level > tree_top_height(words[1]))
+	if (level > tree_top_height(words[1]) || level > TREE_HEIGHT_MAX)
 		return 0;
 	rc = find_heads(tree, words[1], heads);
 	for (head = heads[level]; !rc && head; head = right) {

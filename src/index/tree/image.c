@@ -2,6 +2,7 @@
 #include "index/tree/image.h"
 
 #include "base/checksum.h"
+#include "base/log.h"
 #include "base/mutant.h"
 
 #include <errno.h>
@@ -486,6 +487,7 @@ static int add_front(struct build *build, const struct tree_shape *shape,
 	rc = reserve(build, end);
 	if (rc)
 		return rc;
+	reef_assert(build->bytes);
 	memset(build->bytes, 0, end);
 	block = (void *)build->bytes;
 	*block = (struct tree_block){

@@ -230,8 +230,10 @@ static_assert(sizeof(struct tree_block) == 216, "layout");
 static inline uint64_t tree_shape_make(uint32_t records, uint32_t intervals,
 				       uint32_t level, uint32_t end)
 {
+	uint64_t high = end;
+
 	return records | (uint64_t)intervals << 12 | (uint64_t)level << 24 |
-	       (uint64_t)end << 32;
+	       high << 32;
 }
 
 /* --- intervals --- */

@@ -435,7 +435,7 @@ int broker_user_void(struct reef_broker *broker, uint32_t id,
 
 BROKER_REQUEST(broker_user_rotate)
 {
-	uint32_t id = request->body.ask.user_rotate.user, era;
+	uint32_t id = request->body.ask.user_rotate.user, era = 0;
 	uint64_t known;
 	int rc = broker_find_repeated(broker, request, REEF_RECORD_USER_ERA,
 				      &known);

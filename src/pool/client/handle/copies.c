@@ -352,6 +352,7 @@ static int add_to_word(struct work *work)
 	}
 	if (!rc && attempt == UINT16_MAX)
 		rc = -EBUSY;
+	work->accesses = add;
 	add->result = cas.compare;
 	add->status = rc;
 	return rc;

@@ -39,29 +39,34 @@ struct saving {
 
 int client_image_file_init(struct client_image_file *file, const char *path)
 {
-	const char *slash = strrchr(path, '/');
+	const char *slash = strrchr(path, '/'), *folder;
+	char *own = strdup(path);
+	struct reef_store *store = NULL;
 	struct stat status;
 	int rc;
 
-	*file = (struct client_image_file){.path = strdup(path)};
-	if (!file->path)
+	if (!own)
 		return -ENOMEM;
-	file->name = slash ? file->path + (slash - path) + 1 : file->path;
 	if (slash)
-		file->path[slash - path] = 0;
-	if (!file->name[0]) {
-		free(file->path);
-		return -EINVAL;
-	}
-	path = !slash ? "." : file->path[0] ? file->path : "/";
-	rc = stat(path, &status) ? -errno : 0;
+		own[slash - path] = 0;
+	folder = !slash ? "." : own[0] ? own : "/";
+	rc = stat(folder, &status) ? -errno : 0;
 	if (!rc && !S_ISDIR(status.st_mode))
 		rc = -ENOTDIR;
+	if (slash ? !slash[1] : !path[0])
+		rc = -EINVAL;
 	if (!rc)
-		rc = reef_store_open_directory(path, &file->store);
-	if (rc)
-		free(file->path);
-	return rc;
+		rc = reef_store_open_directory(folder, &store);
+	if (rc) {
+		free(own);
+		return rc;
+	}
+	*file = (struct client_image_file){
+		.store = store,
+		.path = own,
+		.name = slash ? own + (slash - path) + 1 : own,
+	};
+	return 0;
 }
 
 void client_image_file_fini(struct client_image_file *file)

@@ -67,10 +67,11 @@ def check_readme(pool):
         if line.split("#")[0].strip().endswith("&"):
             script.append("for i in $(seq 3000); do redis-cli -p %d ping "
                           ">ping 2>&1 && break; sleep 0.01; done" % port)
-    script.append("wait %1")
+    script.append("wait $!")
     build = os.path.dirname(REEF)
     shell = pool.start(
         "walk", argv=["bash", "-c", "\n".join(script)], REEF_REDIS="yes",
+        REEF_KEEP="holder image",
         REEF_REDIS_LISTEN="127.0.0.1:%d" % port,
         PATH=build + ":" + os.environ["PATH"],
         PKG_CONFIG_PATH=build + "/meson-uninstalled",
@@ -79,7 +80,11 @@ def check_readme(pool):
     for wanted in ("is up.", "visit 1\n", "visit 2\n", "visits", "mine\n",
                    "I lead\n", "red\n", "OK\n", "green\n", "Stopping."):
         assert wanted in shell.out, (wanted, shell.out)
-    assert shell.error == "", shell.error
+    # Before the pool was killed, and after.
+    assert len(re.findall(r"^red$", shell.out, re.M)) == 2, shell.out
+    # Bash says whom a signal ended.
+    error = re.sub(r"^bash: line \d+: +\d+ Killed .*\n", "", shell.error)
+    assert error == "", shell.error
     assert os.listdir(pool.run) == []
 
 

@@ -168,7 +168,8 @@ static int drop_node(struct tree *tree, uint64_t head, uint64_t *right)
 
 int tree_is_linked(struct tree *tree, uint32_t level, uint64_t address)
 {
-	uint64_t heads[TREE_HEIGHT_MAX + 1] = {0}, words[2], head, right;
+	uint64_t heads[TREE_HEIGHT_MAX + 1] = {0}, words[2] = {0};
+	uint64_t head, right = 0;
 	int rc = reef_read(tree->reef, tree_alive_at(tree), words,
 			   sizeof(words));
 

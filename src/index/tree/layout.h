@@ -230,10 +230,8 @@ static_assert(sizeof(struct tree_block) == 216, "layout");
 static inline uint64_t tree_shape_make(uint32_t records, uint32_t intervals,
 				       uint32_t level, uint32_t end)
 {
-	uint64_t high = end;
-
 	return records | (uint64_t)intervals << 12 | (uint64_t)level << 24 |
-	       high << 32;
+	       end * (UINT64_C(1) << 32);
 }
 
 /* --- intervals --- */

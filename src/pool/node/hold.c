@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -260,16 +259,19 @@ static void close_all(struct hold *hold)
 
 static void tell_state(struct hold *hold)
 {
-	struct reef_holder_state state;
+	struct reef_holder_state state = {
+		.pool = hold->head.pool,
+		.node = hold->head.node,
+		.extents = hold->extents_count,
+		.has_node = hold->node_fd >= 0,
+	};
+	const struct reef_holder_state *told = &hold->state;
 
-	memset(&state, 0, sizeof(state)); /* with what lies between */
-	state.pool = hold->head.pool;
-	state.node = hold->head.node;
-	state.extents = hold->extents_count;
-	state.has_node = hold->node_fd >= 0;
 	for (uint32_t i = 0; i < hold->extents_count; i++)
 		state.bytes += hold->extents[i].line.size;
-	if (!memcmp(&state, &hold->state, sizeof(state)))
+	if (state.pool == told->pool && state.node == told->node &&
+	    state.extents == told->extents && state.bytes == told->bytes &&
+	    state.has_node == told->has_node)
 		return;
 	hold->state = state;
 	hold->options->changed(hold->options->context, &state);

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <reef/error.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -184,12 +185,23 @@ static void holder_forget(struct reef_keep *keep, uint32_t extent)
 	say_surely(holder, HOLDER_FORGET, &line, -1);
 }
 
+static bool is_same_head(const struct reef_keep_head *a,
+			 const struct reef_keep_head *b)
+{
+	return a->pool == b->pool && a->node == b->node &&
+	       a->broker_epoch == b->broker_epoch &&
+	       a->followed_start == b->followed_start &&
+	       a->confirmed_epoch == b->confirmed_epoch &&
+	       a->confirmed_start == b->confirmed_start &&
+	       a->confirmed == b->confirmed;
+}
+
 static void holder_note(struct reef_keep *keep,
 			const struct reef_keep_head *head)
 {
 	struct holder *holder = holder_of(keep);
 
-	if (!memcmp(&holder->head, head, sizeof(*head)))
+	if (is_same_head(&holder->head, head))
 		return;
 	holder->head = *head;
 	say_surely(holder, HOLDER_NOTE, NULL, -1);
@@ -383,7 +395,8 @@ int reef_holder_open(const struct reef_holder_options *options,
 	holder->options = *options;
 	holder->options.path = NULL;
 	holder->address.sun_family = AF_UNIX;
-	strcpy(holder->address.sun_path, options->path);
+	snprintf(holder->address.sun_path, sizeof(holder->address.sun_path),
+		 "%s", options->path);
 	holder->fd = -1;
 	*out = &holder->keep;
 	return 0;

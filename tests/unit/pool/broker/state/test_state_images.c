@@ -127,10 +127,10 @@ static void state_scratch_space_gets_a_name(void **state)
 	assert_int_equal(reef_state_space(the, 2)->kind, REEF_SPACE_SHARED);
 	assert_int_equal(reef_state_space(the, 2)->session, 0);
 	/* It does not end with its session any more. */
-	for (uint8_t next = REEF_SESSION_EXPIRED;
-	     next <= REEF_SESSION_RECOVERED; next++)
+	for (int next = REEF_SESSION_EXPIRED; next <= REEF_SESSION_RECOVERED;
+	     next++)
 		must(RECORD(.type = REEF_RECORD_SESSION_STATE,
-			    .session = session, .state = next));
+			    .session = session, .state = (uint8_t)next));
 	assert_non_null(reef_state_space(the, 2));
 	comes_back();
 	must(RECORD(.type = REEF_RECORD_SPACE_REMOVE, .id = 2));

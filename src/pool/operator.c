@@ -232,6 +232,20 @@ static int ensure_session(struct reef_operator *op)
 	return rc;
 }
 
+/* How long an answer may take. What changes the keys of memory waits for those
+ * who hold it, each of whom has the fabric's silence to let go. */
+static uint64_t patience_ns(const struct reef_operator *op, uint16_t kind)
+{
+	switch (kind) {
+	case REEF_POOL_SPACE_REVOKE:
+	case REEF_POOL_USER_REMOVE:
+	case REEF_POOL_USER_ROTATE:
+		return 6 * op->timeout_ns;
+	default:
+		return op->timeout_ns;
+	}
+}
+
 static int call_errand(struct errand *errand)
 {
 	struct reef_operator *op = errand->op;
@@ -245,7 +259,7 @@ static int call_errand(struct errand *errand)
 	if (is_numbered(errand->kind))
 		sequence = ++op->requests;
 	return reef_rpc_call(op->peer, errand->kind, sequence, errand->body,
-			     errand->answer, op->timeout_ns);
+			     errand->answer, patience_ns(op, errand->kind));
 }
 
 int reef_operator_call(struct reef_operator *op, uint16_t kind,

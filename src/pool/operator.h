@@ -18,9 +18,11 @@ struct reef_operator;
 struct reef_operator_options {
 	const char *broker; /* addresses; several places separated by ',' */
 	const struct reef_credential *credential;
-	const char *kinds;   /* fabrics; NULL: all there are */
-	const char *tls;     /* auto, yes or no; NULL: auto */
-	uint64_t timeout_ns; /* of each call, and to connect; 0: 5 s */
+	const char *kinds; /* fabrics; NULL: all there are */
+	const char *tls;   /* auto, yes or no; NULL: auto */
+	/* Of each call, and to connect; 0: 5 s. What waits for holders of
+	 * memory has six times that. */
+	uint64_t timeout_ns;
 };
 
 /* Caller owns *out.  Errors as reef_rpc_connect. */

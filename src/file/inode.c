@@ -178,9 +178,8 @@ int file_note_word(struct reef_file *file, uint64_t number, uint64_t word)
 	return 0;
 }
 
-/* Write a block of which nobody knows yet: what is in doubt is repeated. */
-static int write_unshared(struct reef *reef, struct reef_access *accesses,
-			  uint32_t count)
+int file_write_unshared(struct reef *reef, struct reef_access *accesses,
+			uint32_t count)
 {
 	uint32_t attempt = 0;
 	int rc;
@@ -215,7 +214,7 @@ static int make_part(struct reef_file *file, uint8_t kind, uint64_t magic,
 	accesses[1].address = *block + FILE_PART;
 	rc = reef_short_address(file->space, *block, short_address);
 	if (!rc)
-		rc = write_unshared(file->reef, accesses, 2);
+		rc = file_write_unshared(file->reef, accesses, 2);
 	if (rc)
 		reef_free(file->space, *block, 0);
 	return rc == -ERANGE ? -ENOSPC : rc;

@@ -55,6 +55,10 @@ uint64_t file_new_link(struct reef *reef);
 bool file_is_head(const struct file_head *head);
 /* The checksum of what never changes in an inode. */
 uint32_t file_crc(const struct file_inode *inode);
+/* Do WRITEs to a block of which nobody knows yet: what is in doubt is repeated.
+ */
+int file_write_unshared(struct reef *reef, struct reef_access *accesses,
+			uint32_t count);
 /* Set up a file whose inode was read. -ENOMEM. */
 int file_init(struct reef_file *file, struct reef_space *space, uint64_t at,
 	      const struct file_head *head);

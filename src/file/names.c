@@ -176,6 +176,8 @@ static int make_inode(struct reef_space *space, const char *name,
 {
 	struct reef *reef = reef_space_handle(space);
 	struct file_inode *inode = calloc(1, sizeof(*inode));
+	struct reef_access write = {
+		.kind = REEF_WRITE, .local = inode, .length = sizeof(*inode)};
 	int rc = inode ? reef_alloc_kind(space, REEF_BLOCK_FILE_INODE,
 					 sizeof(*inode), at)
 		       : -ENOMEM;
@@ -192,9 +194,8 @@ static int make_inode(struct reef_space *space, const char *name,
 		snprintf(inode->name, sizeof(inode->name), "%s", name);
 		inode->head.crc = file_crc(inode);
 		*head = inode->head;
-		do
-			rc = reef_write(reef, *at, inode, sizeof(*inode));
-		while (rc == -REEF_EINDOUBT);
+		write.address = *at;
+		rc = file_write_unshared(reef, &write, 1);
 		if (rc)
 			reef_free(space, *at, 0);
 	}

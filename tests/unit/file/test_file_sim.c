@@ -492,7 +492,10 @@ static void strike_first(struct member *member, bool is_posted)
 	}
 }
 
-static int run_rename(uint64_t seed, uint32_t at)
+/* Run two members, of which the first is killed at that post; 0: it is not. */
+static int run_struck(uint64_t seed, uint32_t at,
+		      int (*first)(struct member *member),
+		      int (*second)(struct member *member))
 {
 	struct pool pool = {
 		.ttl_ns = 300 * MILLISECOND,
@@ -503,19 +506,31 @@ static int run_rename(uint64_t seed, uint32_t at)
 	memset(&names, 0, sizeof(names));
 	names.strike = at;
 	pool_start(&pool, seed);
-	pool_add(&pool, renames_and_dies);
-	pool_add(&pool, watches_names);
+	pool_add(&pool, first);
+	pool_add(&pool, second);
 	return pool_end(&pool);
+}
+
+/* Strike at every post in turn, until there are no more. */
+static void strike_everywhere(int (*run)(uint64_t seed, uint32_t at),
+			      uint32_t most)
+{
+	uint32_t at = 0;
+
+	do
+		assert_int_equal(run(1 + at, at), 0);
+	while (++at < most && (at == 1 || names.is_struck));
+	assert_in_range(at, 10, most - 1);
+}
+
+static int run_rename(uint64_t seed, uint32_t at)
+{
+	return run_struck(seed, at, renames_and_dies, watches_names);
 }
 
 static void file_rename_happens_or_does_not(void **state)
 {
-	uint32_t at = 0, most = 120;
-
-	do
-		assert_int_equal(run_rename(1 + at, at), 0);
-	while (++at < most && (at == 1 || names.is_struck));
-	assert_in_range(at, 10, most - 1);
+	strike_everywhere(run_rename, 120);
 }
 
 /* --- a truncate that is struck at every operation --- */
@@ -572,28 +587,12 @@ static int makes_it_longer(struct member *member)
 
 static int run_truncate(uint64_t seed, uint32_t at)
 {
-	struct pool pool = {
-		.ttl_ns = 300 * MILLISECOND,
-		.extent_size = 16 * MIB,
-		.posts = strike_first,
-	};
-
-	memset(&names, 0, sizeof(names));
-	names.strike = at;
-	pool_start(&pool, seed);
-	pool_add(&pool, truncates_and_dies);
-	pool_add(&pool, makes_it_longer);
-	return pool_end(&pool);
+	return run_struck(seed, at, truncates_and_dies, makes_it_longer);
 }
 
 static void file_truncate_happens_or_does_not(void **state)
 {
-	uint32_t at = 0, most = 200;
-
-	do
-		assert_int_equal(run_truncate(1 + at, at), 0);
-	while (++at < most && (at == 1 || names.is_struck));
-	assert_in_range(at, 10, most - 1);
+	strike_everywhere(run_truncate, 200);
 }
 
 /* --- memory --- */

@@ -290,6 +290,18 @@ uint64_t entry_footprint(size_t key_size, size_t value_size)
 	       reef_block_footprint(ENTRY_HEAD + key_size + value_size);
 }
 
+int entry_find_number(struct reef_space *space, uint64_t root, uint32_t *number)
+{
+	uint64_t unit;
+	int rc = reef_short_address(space, root, &unit);
+
+	if (rc == -ERANGE || (!rc && unit & 1023))
+		return -REEF_ECORRUPT;
+	if (!rc)
+		*number = entry_number_of_root(unit);
+	return rc;
+}
+
 /* --- reading --- */
 
 int entry_room_grow(struct entry_room *room, size_t size)

@@ -152,6 +152,12 @@ struct entry_room {
 	size_t size;
 };
 int entry_room_grow(struct entry_room *room, size_t size);
+
+/* Find the number by which entries name the root at that address.
+ * -REEF_ECORRUPT: they name it by its unit, and none begins there: a copy of a
+ * root is none.  -EFAULT. */
+int entry_find_number(struct reef_space *space, uint64_t root,
+		      uint32_t *number);
 static inline int entry_room_need(struct entry_room *room, size_t size)
 {
 	return size <= room->size ? 0 : entry_room_grow(room, size);

@@ -143,16 +143,13 @@ int hash_open(struct reef_space *space, uint64_t at, uint32_t remember,
 {
 	struct hash_table *table;
 	struct hash_root_head head;
-	uint64_t number;
+	uint32_t number = 0;
 	int rc = hash_root_read(space, at, &head);
 
 	if (!rc && head.alive != head.id)
 		rc = -REEF_EDROPPED;
 	if (!rc)
-		rc = reef_short_address(space, at, &number);
-	/* Entries name a root by its unit: a copy elsewhere is none. */
-	if (rc == -ERANGE || (!rc && number & 1023))
-		rc = -REEF_ECORRUPT;
+		rc = entry_find_number(space, at, &number);
 	if (rc)
 		return rc;
 	table = calloc(1, sizeof(*table));
@@ -172,7 +169,7 @@ int hash_open(struct reef_space *space, uint64_t at, uint32_t remember,
 	table->home = (struct entry_home){
 		.space = space,
 		.reef = table->reef,
-		.number = entry_number_of_root(number),
+		.number = number,
 		.kind = REEF_BLOCK_HASH_ENTRY,
 	};
 	table->groups = head.groups;

@@ -170,16 +170,13 @@ int tree_open(struct reef_space *space, uint64_t at, uint64_t cache_bytes,
 {
 	struct tree_root root;
 	struct tree *tree;
-	uint64_t number;
+	uint32_t number = 0;
 	int rc = tree_root_read(space, at, &root);
 
 	if (!rc && root.alive != root.id)
 		rc = -REEF_EDROPPED;
 	if (!rc)
-		rc = reef_short_address(space, at, &number);
-	/* Entries name a root by its unit: a copy elsewhere is none. */
-	if (rc == -ERANGE || (!rc && number & 1023))
-		rc = -REEF_ECORRUPT;
+		rc = entry_find_number(space, at, &number);
 	if (rc)
 		return rc;
 	tree = calloc(1, sizeof(*tree));
@@ -190,7 +187,7 @@ int tree_open(struct reef_space *space, uint64_t at, uint64_t cache_bytes,
 	tree->home = (struct entry_home){
 		.space = space,
 		.reef = tree->reef,
-		.number = entry_number_of_root(number),
+		.number = number,
 		.kind = REEF_BLOCK_TREE_ENTRY,
 	};
 	tree->root = at;

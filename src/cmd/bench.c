@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <getopt.h>
-#include <locale.h>
 #include <reef/error.h>
 #include <stdlib.h>
 #include <string.h>
@@ -160,7 +159,6 @@ int cmd_bench(int argc, char **argv)
 	const char *wrong;
 	int option;
 
-	setlocale(LC_CTYPE, "");
 	if (cmd_wants_help(argc, argv)) {
 		print_help();
 		return 0;

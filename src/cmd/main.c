@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <locale.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -165,6 +166,7 @@ int main(int argc, char **argv)
 {
 	int rc;
 
+	setlocale(LC_CTYPE, "");
 	fill_standard_fds();
 	rc = run_command(argc, argv);
 	return rc ? rc : cmd_flush();

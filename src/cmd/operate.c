@@ -7,7 +7,6 @@
 #include "wire/states.h"
 
 #include <errno.h>
-#include <langinfo.h>
 #include <reef/error.h>
 #include <reef/reef.h>
 #include <signal.h>
@@ -500,7 +499,7 @@ struct reef_table *operate_table(const char *columns)
 	char title[32];
 	size_t size;
 
-	reef_table_set_ascii(table, strcmp(nl_langinfo(CODESET), "UTF-8") != 0);
+	reef_table_set_ascii(table, !reef_table_locale_is_utf8());
 	for (;; columns += size + 1) {
 		size = strcspn(columns, "|");
 		snprintf(title, sizeof(title), "%.*s", (int)size - 1,

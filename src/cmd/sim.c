@@ -9,8 +9,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <getopt.h>
-#include <langinfo.h>
-#include <locale.h>
 #include <math.h>
 #include <reef/error.h>
 #include <stdlib.h>
@@ -104,7 +102,7 @@ static int print_table(const struct figures *figures)
 	struct reef_table *table = reef_table_create();
 	int rc;
 
-	reef_table_set_ascii(table, strcmp(nl_langinfo(CODESET), "UTF-8") != 0);
+	reef_table_set_ascii(table, !reef_table_locale_is_utf8());
 	reef_table_column(table, figures->point_name, REEF_TABLE_RIGHT);
 	for (uint32_t l = 0; l < figures->lines_count; l++) {
 		reef_table_column(table, figures->lines[l], REEF_TABLE_RIGHT);
@@ -348,7 +346,6 @@ int cmd_sim(int argc, char **argv)
 		print_help();
 		return 0;
 	}
-	setlocale(LC_CTYPE, "");
 	while ((option = cmd_next_flag(argc, argv, flags)) != -1) {
 		switch (option) {
 		case OUT:

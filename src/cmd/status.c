@@ -4,8 +4,6 @@
 #include "cmd/view.h"
 
 #include <errno.h>
-#include <langinfo.h>
-#include <locale.h>
 #include <reef/error.h>
 #include <reef/fiber.h>
 #include <stdio.h>
@@ -80,7 +78,6 @@ int cmd_status(int argc, char **argv)
 	struct reef_operator *op;
 	int rc;
 
-	setlocale(LC_CTYPE, "");
 	rc = cmd_settings(&input, usage, &settings);
 	if (rc >= 0)
 		return rc;

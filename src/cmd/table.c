@@ -2,6 +2,7 @@
 #include "cmd/table.h"
 
 #include <errno.h>
+#include <langinfo.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -360,6 +361,11 @@ char *reef_table_bytes(uint64_t bytes, char text[16])
 	return text;
 }
 
+bool reef_table_locale_is_utf8(void)
+{
+	return strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
+}
+
 char *reef_table_time(double time_ns, char text[16])
 {
 	if (!isfinite(time_ns) || time_ns < 0)
@@ -369,7 +375,9 @@ char *reef_table_time(double time_ns, char text[16])
 	else if (time_ns < 999.5)
 		put_digits(time_ns, " ns", text);
 	else if (time_ns < 999.5e3)
-		put_digits(time_ns / 1e3, " \xc2\xb5s", text);
+		put_digits(time_ns / 1e3,
+			   reef_table_locale_is_utf8() ? " \xc2\xb5s" : " us",
+			   text);
 	else if (time_ns < 999.5e6)
 		put_digits(time_ns / 1e6, " ms", text);
 	else if (time_ns < 999.5e9)

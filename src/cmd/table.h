@@ -75,12 +75,17 @@ int reef_table_print(const struct reef_table *table, FILE *out);
 int reef_table_print_part(const struct reef_table *table, FILE *out,
 			  uint32_t first, uint32_t rows_max);
 
+/* True if what is printed may contain more than ASCII: the locale is the one
+ * that setlocale chose. */
+bool reef_table_locale_is_utf8(void);
+
 /* A number in three significant digits with an SI letter: 950, 1.50k, 111M,
  * 2.10G. Returns text. */
 char *reef_table_number(double value, char text[16]);
 /* A size in bytes: 512, 4 KiB, 64 MiB, 1.5 GiB. Returns text. */
 char *reef_table_bytes(uint64_t bytes, char text[16]);
-/* Nanoseconds: 850 ns, 2.10 µs, 480 ms, 1.50 s. Returns text. */
+/* Nanoseconds: 850 ns, 2.10 µs, 480 ms, 1.50 s; where the locale has no µ,
+ * 2.10 us. Returns text. */
 char *reef_table_time(double time_ns, char text[16]);
 
 #endif

@@ -11,7 +11,6 @@
 #include "cmd/view.h"
 
 #include <errno.h>
-#include <locale.h>
 #include <poll.h>
 #include <reef/error.h>
 #include <reef/fiber.h>
@@ -417,7 +416,6 @@ int cmd_top(int argc, char **argv)
 	struct reef_settings settings;
 	int rc;
 
-	setlocale(LC_CTYPE, "");
 	rc = cmd_settings(&input, usage, &settings);
 	if (rc >= 0)
 		return rc;

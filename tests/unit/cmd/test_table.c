@@ -2,6 +2,7 @@
 #include "cmd/table.h"
 
 #include <errno.h>
+#include <locale.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -238,7 +239,10 @@ static void table_numbers_have_three_digits(void **state)
 	assert_string_equal(reef_table_bytes(3ull << 29, text), "1.5 GiB");
 	assert_string_equal(reef_table_bytes(UINT64_MAX, text), "16 EiB");
 	assert_string_equal(reef_table_time(850, text), "850 ns");
+	assert_string_equal(reef_table_time(2100, text), "2.10 us");
+	assert_non_null(setlocale(LC_CTYPE, "C.UTF-8"));
 	assert_string_equal(reef_table_time(2100, text), "2.10 \xc2\xb5s");
+	assert_non_null(setlocale(LC_CTYPE, "C"));
 	assert_string_equal(reef_table_time(480e6, text), "480 ms");
 	assert_string_equal(reef_table_time(1.5e9, text), "1.50 s");
 }

@@ -1,6 +1,6 @@
 /* log.c - `reef log`: the logs of a space, from the shell. */
-#include "cmd/hold.h"
 #include "cmd/json.h"
+#include "cmd/objects.h"
 
 #include <errno.h>
 #include <reef/fiber.h>
@@ -31,11 +31,15 @@ static const char usage[] =
 #define LAST 10u /* entries that `tail` prints */
 
 struct wish {
-	const char *words[5]; /* VERB SPACE LOG ... */
-	uint32_t count;
+	struct objects_wish asked; /* words: VERB SPACE LOG ... */
 	const char *keep, *keep_size, *last;
-	bool json, follow;
+	bool follow;
 };
+
+static const struct wish *wish_of(const struct objects_wish *asked)
+{
+	return (const struct wish *)asked;
+}
 
 /* Parse a number. 0, or 2: an error was printed. */
 static int parse_number(const char *text, uint64_t *out)
@@ -88,9 +92,9 @@ static int append_lines(struct reef_log *log)
 	return rc;
 }
 
-static int append_entries(struct reef_log *log, const struct wish *wish)
+static int append_entries(void *log, const struct objects_wish *asked)
 {
-	const char *text = wish->words[3];
+	const char *text = asked->words[3];
 
 	return text ? append_text(log, text, strlen(text)) : append_lines(log);
 }
@@ -171,21 +175,21 @@ static int read_up_to(struct reef_log *log, uint64_t *at, uint64_t end,
 	return rc;
 }
 
-static int read_entries(struct reef_log *log, const struct wish *wish)
+static int read_entries(void *log, const struct objects_wish *asked)
 {
-	struct printing printing = {.json = wish->json};
+	struct printing printing = {.json = asked->json};
 	uint64_t at, most = UINT64_MAX;
 	int rc = reef_log_first(log, &at);
 
-	if (!rc && wish->words[3])
-		rc = parse_number(wish->words[3], &at);
-	if (!rc && wish->words[4])
-		rc = parse_number(wish->words[4], &most);
+	if (!rc && asked->words[3])
+		rc = parse_number(asked->words[3], &at);
+	if (!rc && asked->words[4])
+		rc = parse_number(asked->words[4], &most);
 	if (!rc)
 		rc = read_up_to(log, &at, UINT64_MAX, most, &printing.count,
 				print_entry, &printing);
 	return rc == -ERANGE ? operate_say("log", "position %s was trimmed",
-					   wish->words[3])
+					   asked->words[3])
 			     : rc;
 }
 
@@ -232,42 +236,42 @@ static int find_last(struct reef_log *log, uint64_t last, uint64_t tail,
 	return rc;
 }
 
-static int print_tail(struct reef_log *log, const struct wish *wish)
+static int print_tail(void *log, const struct objects_wish *asked)
 {
-	struct printing printing = {.json = wish->json};
+	struct printing printing = {.json = asked->json};
 	uint64_t tail, from = 0, last = LAST;
 	int rc = reef_log_tail(log, &tail);
 
-	if (!rc && wish->last)
-		rc = parse_number(wish->last, &last);
+	if (!rc && wish_of(asked)->last)
+		rc = parse_number(wish_of(asked)->last, &last);
 	if (!rc)
 		rc = find_last(log, last, tail, &from, &printing.skip);
 	if (!rc)
 		rc = read_up_to(log, &from, tail, UINT64_MAX, &printing.count,
 				print_entry, &printing);
-	if (!rc && wish->follow)
+	if (!rc && wish_of(asked)->follow)
 		rc = follow(log, from, &printing);
 	return rc;
 }
 
 /* --- whole logs --- */
 
-static int trim_log(struct reef_log *log, const struct wish *wish)
+static int trim_log(void *log, const struct objects_wish *asked)
 {
 	uint64_t position;
-	int rc = parse_number(wish->words[3], &position);
+	int rc = parse_number(asked->words[3], &position);
 
 	if (!rc)
 		rc = reef_log_trim(log, position);
 	return rc == -ERANGE
 		       ? operate_say("log", "position %s is beyond the tail",
-				     wish->words[3])
+				     asked->words[3])
 		       : rc;
 }
 
-static int seal_log(struct reef_log *log, const struct wish *wish)
+static int seal_log(void *log, const struct objects_wish *asked)
 {
-	(void)wish;
+	(void)asked;
 	return reef_log_seal(log);
 }
 
@@ -293,7 +297,7 @@ static void print_json(const char *name, const struct reef_log_stats *stats)
 	reef_json_end(&json);
 }
 
-static int print_stats(struct reef_log *log, const struct wish *wish)
+static int print_stats(void *log, const struct objects_wish *asked)
 {
 	struct reef_log_stats found;
 	char text[16];
@@ -301,8 +305,8 @@ static int print_stats(struct reef_log *log, const struct wish *wish)
 
 	if (rc)
 		return rc;
-	if (wish->json) {
-		print_json(wish->words[2], &found);
+	if (asked->json) {
+		print_json(asked->words[2], &found);
 		return 0;
 	}
 	printf("first         %llu\n", (unsigned long long)found.first);
@@ -324,199 +328,92 @@ static int print_stats(struct reef_log *log, const struct wish *wish)
 	return 0;
 }
 
-struct list {
-	struct reef_space *space;
-	struct reef_table *table; /* NULL: JSON */
-};
-
-/* List a name of the space if it is a log; names of other things, and logs that
- * are lost, are passed over. */
-static int list_if_log(void *context, const char *name)
+static int list_log(void *log, const char *name, struct reef_table *table)
 {
-	const struct reef_log_options options = {.flags = REEF_LOG_EXISTING};
-	struct list *list = context;
 	struct reef_log_stats found;
-	struct reef_log *log;
-	int rc = reef_log_open(list->space, name, &options, &log);
+	int rc = reef_log_stats(log, &found);
 
-	if (rc == -EEXIST || rc == -ENOENT || rc == -REEF_ELOST ||
-	    rc == -REEF_EVERSION || rc == -EFAULT)
-		return 0;
 	if (rc)
 		return rc;
-	rc = reef_log_stats(log, &found);
-	reef_log_close(log);
-	if (rc)
-		return rc == -ENOENT ? 0 : rc;
-	if (!list->table) {
+	if (!table) {
 		print_json(name, &found);
 		return 0;
 	}
-	reef_table_cell(list->table, "%s", name);
-	reef_table_cell(list->table, "%llu", (unsigned long long)found.first);
-	reef_table_cell(list->table, "%llu", (unsigned long long)found.tail);
-	reef_table_cell(list->table, "%u", found.segments);
-	reef_table_cell(list->table, "%s", found.sealed ? "sealed" : "open");
-	reef_table_end_row(list->table);
+	reef_table_cell(table, "%s", name);
+	reef_table_cell(table, "%llu", (unsigned long long)found.first);
+	reef_table_cell(table, "%llu", (unsigned long long)found.tail);
+	reef_table_cell(table, "%u", found.segments);
+	reef_table_cell(table, "%s", found.sealed ? "sealed" : "open");
+	reef_table_end_row(table);
 	return 0;
 }
 
-static int list_logs(struct reef_space *space, const struct wish *wish)
-{
-	struct list view = {.space = space};
-	int rc;
+/* --- the kind --- */
 
-	if (!wish->json)
-		view.table =
-			operate_table("<log|>first|>tail|>segments|<state");
-	rc = hold_each_name(space, list_if_log, &view);
-	if (!rc && view.table)
-		rc = reef_table_print(view.table, stdout);
-	reef_table_destroy(view.table);
-	return rc;
-}
-
-/* --- verbs --- */
-
-enum option { KEEP = 1, KEEP_SIZE = 2, LAST_COUNT = 4, JSON = 8, FOLLOW = 16 };
-
-static int do_nothing(struct reef_log *log, const struct wish *wish)
+static int do_nothing(void *log, const struct objects_wish *asked)
 {
 	(void)log;
-	(void)wish;
+	(void)asked;
 	return 0;
 }
 
-static const struct verb_form {
-	const char *name, *takes;
-	uint32_t least, most; /* words, with the verb */
-	uint32_t options;     /* that it takes */
-	bool makes;	      /* make the log if there is none */
-	int (*run)(struct reef_log *log, const struct wish *wish);
-} verbs[] = {
-	{"list", "SPACE", 2, 2, JSON, false, NULL},
-	{"create", "SPACE LOG", 3, 3, KEEP | KEEP_SIZE, true, do_nothing},
-	{"append", "SPACE LOG [TEXT]", 3, 4, 0, true, append_entries},
-	{"read", "SPACE LOG [FROM [COUNT]]", 3, 5, JSON, false, read_entries},
-	{"tail", "SPACE LOG", 3, 3, JSON | LAST_COUNT | FOLLOW, false,
-	 print_tail},
-	{"trim", "SPACE LOG POSITION", 4, 4, 0, false, trim_log},
-	{"seal", "SPACE LOG", 3, 3, 0, false, seal_log},
-	{"stats", "SPACE LOG", 3, 3, JSON, false, print_stats},
-	{"drop", "SPACE LOG", 3, 3, 0, false, NULL},
-	{0},
-};
-
-static const struct verb_form *verb_of(const struct wish *wish)
+static int open_log(struct reef_space *space, const struct objects_wish *asked,
+		    const char *name, bool makes, void **out)
 {
-	const struct verb_form *verb = verbs;
-
-	while (verb->name && strcmp(verb->name, wish->words[0]) != 0)
-		verb++;
-	return verb->name ? verb : NULL;
-}
-
-/* Check the words. -1: they are a verb and what it takes; otherwise the exit
- * status. */
-static int check_words(const struct wish *wish)
-{
-	const struct verb_form *verb;
-	uint32_t given = (wish->keep ? KEEP : 0) |
-			 (wish->keep_size ? KEEP_SIZE : 0) |
-			 (wish->last ? LAST_COUNT : 0) |
-			 (wish->json ? JSON : 0) | (wish->follow ? FOLLOW : 0);
-
-	if (!wish->count)
-		return cmd_usage_error("log", "a verb is missing: list, "
-					      "create, append, read, tail, "
-					      "trim, seal, stats or drop");
-	verb = verb_of(wish);
-	if (!verb)
-		return cmd_usage_error("log", "there is no `reef log %.40s`",
-				       wish->words[0]);
-	if (wish->count < verb->least || wish->count > verb->most)
-		return cmd_usage_error("log", "%s takes %s", verb->name,
-				       verb->takes);
-	if (given & ~verb->options)
-		return cmd_usage_error("log", "%s does not take that option",
-				       verb->name);
-	return -1;
-}
-
-static int report_error(const struct wish *wish, int rc)
-{
-	if (rc >= 0)
-		return rc;
-	if (rc == -EEXIST)
-		return operate_say("log", "\"%.80s\" is not a log",
-				   wish->words[2]);
-	if (rc == -EINVAL && wish->words[2])
-		return operate_say("log", "\"%.80s\" is not a name for a log",
-				   wish->words[2]);
-	if (rc == -REEF_ELOST && wish->words[2])
-		return operate_say("log",
-				   "%.80s: the node that lent its memory died, "
-				   "or was started anew; `reef log drop` "
-				   "forgets it",
-				   wish->words[2]);
-	return operate_failed(
-		"log", wish->words[2] ? wish->words[2] : wish->words[1], rc);
-}
-
-static int run_verb(struct reef_space *space, const struct wish *wish)
-{
-	const struct verb_form *verb = verb_of(wish);
-	struct reef_log_options options = {0};
-	struct reef_log *log = NULL;
+	const struct wish *wish = wish_of(asked);
+	struct reef_log_options options = {
+		.flags = makes ? 0 : REEF_LOG_EXISTING,
+	};
+	struct reef_log *log;
 	int rc;
 
-	if (!strcmp(verb->name, "list"))
-		return report_error(wish, list_logs(space, wish));
 	if (wish->keep && parse_number(wish->keep, &options.keep_entries))
 		return 2;
 	if (wish->keep_size &&
 	    operate_size("log", wish->keep_size, &options.keep_bytes))
 		return 1;
-	if (!verb->makes)
-		options.flags = REEF_LOG_EXISTING;
-	if (verb->run)
-		rc = reef_log_open(space, wish->words[2], &options, &log);
-	else
-		rc = reef_log_drop(space, wish->words[2]);
-	operate_tell_waiting(NULL);
-	if (rc == -ENOENT)
-		return operate_say("log", "there is no log \"%.80s\" in %s",
-				   wish->words[2], wish->words[1]);
-	if (!rc && verb->run)
-		rc = verb->run(log, wish);
-	reef_log_close(log);
-	if (rc == -ENOENT)
-		return operate_say("log", "%.80s was dropped", wish->words[2]);
-	return report_error(wish, rc);
-}
-
-static int open_and_run(const struct reef_settings *settings,
-			const struct wish *wish)
-{
-	struct reef_space *space;
-	struct reef *reef;
-	int rc;
-
-	operate_tell_waiting("log");
-	rc = operate_open("log", settings, NULL, &reef);
-	if (rc >= 0)
-		return rc;
-	rc = reef_space_open(reef, wish->words[1], NULL, &space);
-	if (rc == -ENOENT)
-		rc = operate_say("log", "there is no space \"%.80s\"",
-				 wish->words[1]);
-	else if (rc)
-		rc = operate_failed("log", wish->words[1], rc);
-	else
-		rc = run_verb(space, wish);
-	reef_close(reef);
+	rc = reef_log_open(space, name, &options, &log);
+	if (!rc)
+		*out = log;
 	return rc;
 }
+
+static void close_log(void *log)
+{
+	reef_log_close(log);
+}
+
+static int explain_error(const struct objects_wish *asked, int rc)
+{
+	return rc == -ENOENT ? operate_say("log", "%.80s was dropped",
+					   asked->words[2])
+			     : rc;
+}
+
+static const struct objects_verb verbs[] = {
+	{"list", "SPACE", 2, 2, "json", false, NULL},
+	{"create", "SPACE LOG", 3, 3, "keep keep-size", true, do_nothing},
+	{"append", "SPACE LOG [TEXT]", 3, 4, NULL, true, append_entries},
+	{"read", "SPACE LOG [FROM [COUNT]]", 3, 5, "json", false, read_entries},
+	{"tail", "SPACE LOG", 3, 3, "json last follow", false, print_tail},
+	{"trim", "SPACE LOG POSITION", 4, 4, NULL, false, trim_log},
+	{"seal", "SPACE LOG", 3, 3, NULL, false, seal_log},
+	{"stats", "SPACE LOG", 3, 3, "json", false, print_stats},
+	{"drop", "SPACE LOG", 3, 3, NULL, false, NULL},
+	{0},
+};
+
+static const struct objects_kind logs = {
+	.name = "log",
+	.usage = usage,
+	.verbs = verbs,
+	.columns = "<log|>first|>tail|>segments|<state",
+	.open = open_log,
+	.close = close_log,
+	.drop = reef_log_drop,
+	.list = list_log,
+	.explain = explain_error,
+};
 
 /* What tail(1) calls them. */
 static void lengthen_flags(int argc, char **argv)
@@ -542,29 +439,11 @@ int cmd_log(int argc, char **argv)
 		 &wish.keep},
 		{"keep-size", "SIZE", "create: trim what is more; never", NULL,
 		 &wish.keep_size},
-		{"json", NULL, "print a line of JSON for each", &wish.json,
-		 NULL},
+		{"json", NULL, "print a line of JSON for each",
+		 &wish.asked.json, NULL},
 		{0},
 	};
-	const struct reef_config_input input = {.argc = argc,
-						.argv = argv,
-						.uses = REEF_USE_CLIENT,
-						.flags = flags};
-	struct reef_settings settings;
-	int rc;
 
-	for (const struct verb_form *verb = verbs; verb->name; verb++)
-		cmd_tell_word(verb->name, verb->takes);
 	lengthen_flags(argc, argv);
-	rc = cmd_settings(&input, usage, &settings);
-	if (rc >= 0)
-		return rc;
-	wish.count = reef_config_rest_count(settings.config);
-	for (uint32_t i = 0; i < wish.count && i < 5; i++)
-		wish.words[i] = reef_config_rest(settings.config, i);
-	rc = check_words(&wish);
-	if (rc < 0)
-		rc = open_and_run(&settings, &wish);
-	reef_settings_fini(&settings);
-	return rc;
+	return objects_main(&logs, argc, argv, flags, &wish.asked);
 }

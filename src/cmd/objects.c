@@ -1,0 +1,308 @@
+/* objects.c - see objects.h. */
+#include "cmd/objects.h"
+
+#include "base/units.h"
+#include "cmd/hold.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- what is asked for --- */
+
+static const struct objects_verb *verb_of(const struct objects_kind *kind,
+					  const struct objects_wish *wish)
+{
+	const struct objects_verb *verb = kind->verbs;
+
+	while (verb->name && strcmp(verb->name, wish->words[0]) != 0)
+		verb++;
+	return verb->name ? verb : NULL;
+}
+
+/* Say which verbs there are; returns 2. */
+static int refuse_no_verb(const struct objects_kind *kind)
+{
+	char text[256] = "";
+	size_t used = 0;
+
+	for (uint32_t i = 0; kind->verbs[i].name; i++)
+		used += (size_t)snprintf(
+			text + used,
+			used < sizeof(text) ? sizeof(text) - used : 0, "%s%s",
+			!i			  ? ""
+			: kind->verbs[i + 1].name ? ", "
+						  : " or ",
+			kind->verbs[i].name);
+	return cmd_usage_error(kind->name, "a verb is missing: %s", text);
+}
+
+static bool takes_flag(const struct objects_verb *verb, const char *flag)
+{
+	const char *at = verb->flags;
+	size_t size = strlen(flag);
+
+	while (at && *at) {
+		size_t word = strcspn(at, " ");
+
+		if (word == size && !memcmp(at, flag, size))
+			return true;
+		at += word + strspn(at + word, " ");
+	}
+	return false;
+}
+
+/* Check the words and flags. -1: they are a verb and what it takes; otherwise
+ * the exit status. */
+static int check_words(const struct objects_kind *kind,
+		       const struct reef_config_flag *flags,
+		       const struct objects_wish *wish)
+{
+	const struct objects_verb *verb;
+
+	if (!wish->count)
+		return refuse_no_verb(kind);
+	verb = verb_of(kind, wish);
+	if (!verb)
+		return cmd_usage_error(kind->name,
+				       "there is no `reef %s %.40s`",
+				       kind->name, wish->words[0]);
+	if (wish->count < verb->least || wish->count > verb->most)
+		return cmd_usage_error(kind->name, "%s takes %s", verb->name,
+				       verb->takes);
+	for (; flags->name; flags++)
+		if (((flags->given && *flags->given) ||
+		     (flags->value && *flags->value)) &&
+		    !takes_flag(verb, flags->name))
+			return cmd_usage_error(kind->name,
+					       "%s does not take --%s",
+					       verb->name, flags->name);
+	return -1;
+}
+
+/* --- what went wrong --- */
+
+/* is_open: the object as a whole is there. */
+static int report_error(const struct objects_kind *kind,
+			const struct objects_wish *wish, int rc, bool is_open)
+{
+	const char *name = wish->words[2];
+
+	if (rc < 0 && is_open && kind->explain)
+		rc = kind->explain(wish, rc);
+	if (rc >= 0)
+		return rc;
+	if (rc == -EEXIST && name)
+		return operate_say(kind->name, "\"%.80s\" is not a %s", name,
+				   kind->name);
+	if (rc == -EINVAL && name)
+		return operate_say(kind->name,
+				   "\"%.80s\" is not a name for a %s", name,
+				   kind->name);
+	if (rc == -REEF_ELOST && is_open)
+		return operate_say(kind->name,
+				   "%.80s: the node that lent this part of its "
+				   "memory died, or was started anew",
+				   name);
+	if (rc == -REEF_ELOST && name)
+		return operate_say(kind->name,
+				   "%.80s: the node that lent its memory died, "
+				   "or was started anew; `reef %s drop` "
+				   "forgets it",
+				   name, kind->name);
+	return operate_failed(kind->name, name ? name : wish->words[1], rc);
+}
+
+/* --- listing --- */
+
+struct list {
+	const struct objects_kind *kind;
+	const struct objects_wish *wish;
+	struct reef_space *space;
+	struct reef_table *table; /* NULL: JSON */
+};
+
+/* List a name of the space if it is of this kind; names of other things, and
+ * objects that are lost or just dropped, are passed over. */
+static int list_if_of_kind(void *context, const char *name)
+{
+	struct list *list = context;
+	void *object;
+	int rc =
+		list->kind->open(list->space, list->wish, name, false, &object);
+
+	if (!rc) {
+		rc = list->kind->list(object, name, list->table);
+		list->kind->close(object);
+	}
+	switch (rc) {
+	case -EEXIST:
+	case -ENOENT:
+	case -REEF_ELOST:
+	case -REEF_EDROPPED:
+	case -REEF_EVERSION:
+	case -EFAULT:
+		return 0;
+	default:
+		return rc;
+	}
+}
+
+static int list_objects(const struct objects_kind *kind,
+			struct reef_space *space,
+			const struct objects_wish *wish)
+{
+	struct list list = {.kind = kind, .wish = wish, .space = space};
+	int rc;
+
+	if (!wish->json)
+		list.table = operate_table(kind->columns);
+	rc = hold_each_name(space, list_if_of_kind, &list);
+	if (!rc && list.table)
+		rc = reef_table_print(list.table, stdout);
+	reef_table_destroy(list.table);
+	return rc;
+}
+
+/* --- doing it --- */
+
+static int run_verb(const struct objects_kind *kind, struct reef_space *space,
+		    const struct objects_wish *wish)
+{
+	const struct objects_verb *verb = verb_of(kind, wish);
+	const char *name = wish->words[2];
+	void *object = NULL;
+	int rc;
+
+	if (!name)
+		return report_error(kind, wish, list_objects(kind, space, wish),
+				    false);
+	if (verb->run)
+		rc = kind->open(space, wish, name, verb->makes, &object);
+	else
+		rc = kind->drop(space, name);
+	operate_tell_waiting(NULL);
+	if (rc == -ENOENT)
+		return operate_say(kind->name, "there is no %s \"%.80s\" in %s",
+				   kind->name, name, wish->words[1]);
+	if (rc || !verb->run)
+		return report_error(kind, wish, rc, false);
+	rc = verb->run(object, wish);
+	kind->close(object);
+	return report_error(kind, wish, rc, true);
+}
+
+static int open_and_run(const struct objects_kind *kind,
+			const struct reef_settings *settings,
+			const struct objects_wish *wish)
+{
+	struct reef_space *space;
+	struct reef *reef;
+	int rc;
+
+	operate_tell_waiting(kind->name);
+	rc = operate_open(kind->name, settings, NULL, &reef);
+	if (rc >= 0)
+		return rc;
+	rc = reef_space_open(reef, wish->words[1], NULL, &space);
+	if (rc == -ENOENT)
+		rc = operate_say(kind->name, "there is no space \"%.80s\"",
+				 wish->words[1]);
+	else if (rc)
+		rc = operate_failed(kind->name, wish->words[1], rc);
+	else
+		rc = run_verb(kind, space, wish);
+	reef_close(reef);
+	return rc;
+}
+
+int objects_main(const struct objects_kind *kind, int argc, char **argv,
+		 const struct reef_config_flag *flags,
+		 struct objects_wish *wish)
+{
+	const struct reef_config_input input = {.argc = argc,
+						.argv = argv,
+						.uses = REEF_USE_CLIENT,
+						.flags = flags};
+	struct reef_settings settings;
+	int rc;
+
+	for (uint32_t i = 0; kind->verbs[i].name; i++)
+		cmd_tell_word(kind->verbs[i].name, kind->verbs[i].takes);
+	rc = cmd_settings(&input, kind->usage, &settings);
+	if (rc >= 0)
+		return rc;
+	wish->count = reef_config_rest_count(settings.config);
+	for (uint32_t i = 0; i < wish->count && i < OBJECTS_WORDS; i++)
+		wish->words[i] = reef_config_rest(settings.config, i);
+	rc = check_words(kind, flags, wish);
+	if (rc < 0)
+		rc = open_and_run(kind, &settings, wish);
+	reef_settings_fini(&settings);
+	return rc;
+}
+
+/* --- keys and values --- */
+
+int objects_read_input(const char *kind, size_t max, char **out, size_t *size)
+{
+	size_t room = 65536, got = 0, more;
+	char *bytes = NULL, *larger;
+
+	do {
+		larger = realloc(bytes, room);
+		if (!larger) {
+			free(bytes);
+			return -ENOMEM;
+		}
+		bytes = larger;
+		more = fread(bytes + got, 1, room - got, stdin);
+		got += more;
+		if (got == room)
+			room *= 2;
+	} while (more && got <= max);
+	if (ferror(stdin) || got > max) {
+		free(bytes);
+		return operate_say(kind, ferror(stdin)
+						 ? "cannot read the value"
+						 : "the value is too long");
+	}
+	*out = bytes;
+	*size = got;
+	return 0;
+}
+
+int objects_expiry(const char *kind, const char *text, uint64_t *out_ns)
+{
+	if (reef_duration_parse(text, out_ns) || !*out_ns)
+		return operate_say(kind, "\"%.40s\" is not a time, as 10s",
+				   text);
+	return 0;
+}
+
+void objects_print_key(const void *key, size_t size)
+{
+	const unsigned char *bytes = key;
+
+	for (size_t i = 0; i < size; i++)
+		if (isprint(bytes[i]) && bytes[i] != '\\')
+			putchar(bytes[i]);
+		else
+			printf("\\x%02x", bytes[i]);
+}
+
+int objects_explain_key(const char *kind, const struct objects_wish *wish,
+			int rc)
+{
+	if (rc == -ENOENT && wish->words[3])
+		return operate_say(kind, "there is no key \"%.80s\" in %s",
+				   wish->words[3], wish->words[2]);
+	if (rc == -EINVAL)
+		return operate_say(kind,
+				   "the key or the value is longer than this "
+				   "%s takes",
+				   kind);
+	return rc;
+}

@@ -357,7 +357,7 @@ static int count_on(struct log_row *row)
 		log->leads = false;
 		return -ESTALE;
 	}
-	if (log->has_gap) {
+	if (log->gap) {
 		rc = log_find(log, log->next / size, &found);
 		if (!rc)
 			rc = log_fill_zeros(log, found.at,
@@ -365,8 +365,9 @@ static int count_on(struct log_row *row)
 					    (const uint64_t[1]){0}, 1);
 		if (rc)
 			return rc == -REEF_EINDOUBT ? -EAGAIN : rc;
-		log->has_gap = false;
-		log->next++;
+		/* The head decides for a whole row. */
+		log->next += log->gap;
+		log->gap = 0;
 	}
 	if (!fits(log, log->next, row->count)) {
 		end = (log->next / size + 1) * size;
@@ -528,7 +529,7 @@ static int append_inside(struct log_row *row)
 	else if (!row->is_in_doubt)
 		free_blocks(row);
 	if (row->is_in_doubt && rc)
-		log->has_gap = log->leads;
+		log->gap = log->leads ? row->count : 0;
 	log_leave(log);
 	return rc;
 }

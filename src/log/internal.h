@@ -49,12 +49,15 @@ struct reef_log {
 	 * know: to be made before anything is drawn. */
 	uint64_t lacking; /* index; LOG_NOWHERE: none */
 	/* SINGLE: */
-	bool leads, has_gap; /* gap: the word at `next` is in doubt */
+	bool leads;
+	uint32_t gap; /* so many words from `next` on are in doubt */
 	uint32_t lead_generation;
 	uint64_t next;
 	uint32_t guesses; /* the mutant's */
-	/* Since when a reader sees 0 at a position that was drawn. */
-	uint64_t hole_at, hole_since_ns;
+	/* What a reader saw: 0 at hole_at, while all below hole_end had been
+	 * drawn, since then. */
+	uint64_t hole_at, hole_end, hole_since_ns;
+	uint32_t hole_generation;
 	/* Waiting. */
 	struct reef_watch watch;
 	bool is_watching, is_hinted;

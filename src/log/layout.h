@@ -41,9 +41,9 @@
  *     of the same generation or a later one, whose positions are higher.
  * (7) A reader that sees 0 at a position looks at the tail of the generation
  *     that it knows: while the word is 0, (b) has not come there, so that tail
- *     is the one that numbers are drawn from. A position below it becomes a
- *     HOLE when it was 0 for the bound. A late appender finds HOLE, doubles the
- *     bound, and draws again.
+ *     is the one that numbers are drawn from. What was below it then, and is 0
+ *     when the bound is over, becomes a HOLE. A late appender finds HOLE,
+ *     doubles the bound, and draws again.
  * (8) A waiter puts its inbox into a place of the last segment, and then looks:
  *     at the word, and, if numbers are drawn, at the tail. An appender reads
  *     the places after its CAS, in its batch. Who makes a

@@ -291,7 +291,7 @@ int reef_log_open(struct reef_space *space, const char *name,
 	log = calloc(1, sizeof(*log));
 	if (!log)
 		return -ENOMEM;
-	log->lacking = log->hole_at = LOG_NOWHERE;
+	log->lacking = LOG_NOWHERE;
 	for (attempt = 0; rc == -EAGAIN && attempt < LOG_ATTEMPTS; attempt++)
 		rc = try_open(space, name, &options, log);
 	if (!rc)

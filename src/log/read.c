@@ -198,12 +198,14 @@ static void shrink_bound(struct reef_log *log, uint64_t bound)
 	(void)reef_write(log->reef, at, &bound, 8);
 }
 
-/* Make holes of all zeros from `from` on that were drawn. */
+/* Make holes of all zeros from `from` on that were drawn when the bound began;
+ * those behind entries, too, so that several dead cost one bound. What was
+ * drawn since has a bound of its own. */
 static int fill_drawn(struct window *window, const struct log_tail *tail)
 {
 	struct reef_log *log = window->log;
-	uint64_t end = log_draw_position(tail->draw);
-	uint32_t slot = slot_of(log, window->from), count, head, i;
+	uint64_t end = log->hole_end;
+	uint32_t slot = slot_of(log, window->from), count, head;
 	int rc;
 
 	count = log->options.segment - slot;
@@ -223,10 +225,7 @@ static int fill_drawn(struct window *window, const struct log_tail *tail)
 		if (rc)
 			return rc;
 	}
-	/* What is behind the first entry was perhaps drawn a moment ago. */
-	for (i = 0; i < count && !log->words[i];)
-		i++;
-	rc = log_fill_zeros(log, window->segment.at, slot, log->words, i);
+	rc = log_fill_zeros(log, window->segment.at, slot, log->words, count);
 	if (!rc) {
 		shrink_bound(log, tail->bound);
 		log_wake_all(log, window->segment.at);
@@ -292,8 +291,11 @@ static int resolve(struct window *window, uint64_t *wait_ns)
 		return rc == -EAGAIN || rc == -ESHUTDOWN ? 0 : rc;
 	if (log_draw_position(tail.draw) <= window->from)
 		return AT_END;
-	if (log->hole_at != window->from) {
+	if (log->hole_generation != log_generation(log) ||
+	    window->from < log->hole_at || window->from >= log->hole_end) {
+		log->hole_generation = log_generation(log);
 		log->hole_at = window->from;
+		log->hole_end = log_draw_position(tail.draw);
 		log->hole_since_ns = now_ns;
 	}
 	if (tail.bound > LOG_BOUND_MAX)

@@ -628,7 +628,7 @@ static int try_lead(struct reef_log *log)
 	if (!mine)
 		return -EAGAIN;
 	log->leads = true;
-	log->has_gap = false;
+	log->gap = 0;
 	log->lead_generation = log_next_generation(generation);
 	log->next = position;
 	log->lacking = LOG_NOWHERE;

@@ -1,10 +1,7 @@
 /* locks.h - locks under contention, asked of the cost model in simulation.
  *
- * A whole pool: a broker, a node, and clients, each a simulated host with a NIC
- * of its own (fabric/hook/cost.h), all of the real code. Every client takes a
- * lock, writes 64 bytes of what it protects (a reader reads them), and gives
- * it, without a pause. What comes out depends on the model and on the code
- * alone, not on the machine it runs on.
+ * A whole pool (sim_pool.h). Every client takes a lock, writes 64 bytes of what
+ * it protects (a reader reads them), and gives it, without a pause.
  *
  * (1) The same load gives the same figures, everywhere.
  * (2) Only what happens between warm and warm + takes takes is measured, of all

@@ -16,6 +16,7 @@
 #include "cmd/metrics.h"
 #include "cmd/operate.h"
 #include "cmd/view.h"
+#include "cmd/watch.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -41,6 +42,7 @@
 #define THREADS 4
 #define PATIENCE_S 10		 /* of a connection that says nothing */
 #define HEAD_MAX ((size_t)16384) /* and all else of a connection */
+#define SEND_MAX 131072		 /* what the kernel keeps for a slow reader */
 #define KEPT_NS SECOND		 /* how old an answer may be */
 #define WAIT_NS SECOND		 /* how long a new one is waited for */
 #define STALE_NS (30 * SECOND)	 /* while there is none */
@@ -92,6 +94,7 @@ struct http {
 	struct MHD_Daemon *daemon;
 	struct reef_operator *op; /* the main thread's */
 	int signal_fd, wake_fd;	  /* what the main thread waits for */
+	struct watch *watch;
 	/* Of all threads, with the lock; `answered` tells of a new answer. */
 	pthread_mutex_t lock;
 	pthread_cond_t answered;
@@ -132,8 +135,24 @@ static int write_topic(struct http *http, enum topic topic, FILE *out)
 	return rc;
 }
 
-/* Make an answer anew. The link is opened when it is first needed, and again
- * after it failed. */
+/* What watchers see: the events, and then all that STATUS has. */
+static int write_picture(struct http *http, FILE *out)
+{
+	struct reef_json json = {.stream = out};
+	struct reef_answer answer = {0};
+	int rc = reef_operator_call(http->op, REEF_POOL_STATUS, NULL, &answer);
+
+	if (rc)
+		return rc;
+	rc = view_write_answer(http->op, &answer, &json);
+	if (!rc)
+		watch_take_events(http->watch, &answer);
+	reef_answer_free(&answer);
+	return rc;
+}
+
+/* Make an answer anew; TOPICS: a picture. The link is opened when it is first
+ * needed, and again after it failed. */
 static int ask(struct http *http, enum topic topic, char **text, size_t *size)
 {
 	const bool has_broker = atomic_load(&http->page->has_broker);
@@ -149,7 +168,8 @@ static int ask(struct http *http, enum topic topic, char **text, size_t *size)
 	out = open_memstream(text, size);
 	if (!out)
 		return -ENOMEM;
-	rc = write_topic(http, topic, out);
+	rc = topic == TOPICS ? write_picture(http, out)
+			     : write_topic(http, topic, out);
 	if (fclose(out) && !rc)
 		rc = -ENOMEM;
 	if (!rc)
@@ -158,6 +178,15 @@ static int ask(struct http *http, enum topic topic, char **text, size_t *size)
 	reef_operator_close(http->op);
 	http->op = NULL;
 	return rc;
+}
+
+static void add_headers(struct MHD_Response *response, const char *type)
+{
+	MHD_add_response_header(response, "Content-Type", type);
+	MHD_add_response_header(response, "Cache-Control", "no-store");
+	MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+	MHD_add_response_header(response, "Content-Security-Policy",
+				"default-src 'none'");
 }
 
 /* Make a response of a text, which is taken over if `is_owned`, and otherwise
@@ -169,13 +198,8 @@ static struct MHD_Response *make_response(const char *type, const char *text,
 		size, (void *)(uintptr_t)text,
 		is_owned ? MHD_RESPMEM_MUST_FREE : MHD_RESPMEM_MUST_COPY);
 
-	if (!response)
-		return NULL;
-	MHD_add_response_header(response, "Content-Type", type);
-	MHD_add_response_header(response, "Cache-Control", "no-store");
-	MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
-	MHD_add_response_header(response, "Content-Security-Policy",
-				"default-src 'none'");
+	if (response)
+		add_headers(response, type);
 	return response;
 }
 
@@ -224,7 +248,38 @@ static void serve_wishes(struct http *http)
 	}
 }
 
-/* Serve wishes until a signal comes. */
+/* Wake the main thread; a write that fails means that it is awake. */
+static void wake_main(void *context)
+{
+	const struct http *http = context;
+	const uint64_t one = 1;
+
+	(void)!write(http->wake_fd, &one, sizeof(one));
+}
+
+/* Show watchers the pool, if that is due. Milliseconds until it is again. */
+static int serve_watchers(struct http *http)
+{
+	uint64_t due_ns = watch_due_ns(http->watch), now_ns = reef_now_ns();
+	char *text = NULL;
+	size_t size = 0;
+	int rc;
+
+	if (due_ns <= now_ns) {
+		rc = ask(http, TOPICS, &text, &size);
+		if (rc)
+			watch_show_trouble(http->watch, rc);
+		else
+			watch_show(http->watch, text, size);
+		due_ns = watch_due_ns(http->watch);
+		now_ns = reef_now_ns();
+	}
+	if (due_ns == UINT64_MAX)
+		return -1;
+	return due_ns > now_ns ? (int)((due_ns - now_ns) / 1000000) + 1 : 0;
+}
+
+/* Serve wishes and watchers until a signal comes. */
 static void ask_until_signal(struct http *http)
 {
 	struct pollfd fds[] = {{.fd = http->signal_fd, .events = POLLIN},
@@ -232,13 +287,12 @@ static void ask_until_signal(struct http *http)
 	uint64_t count;
 
 	for (;;) {
-		if (poll(fds, 2, -1) < 0)
+		if (poll(fds, 2, serve_watchers(http)) < 0)
 			continue;
 		if (fds[0].revents)
 			return;
-		if (read(http->wake_fd, &count, sizeof(count)) < 0)
-			continue;
-		serve_wishes(http);
+		if (read(http->wake_fd, &count, sizeof(count)) > 0)
+			serve_wishes(http);
 	}
 }
 
@@ -311,6 +365,31 @@ static enum MHD_Result reply_topic(struct http *http,
 	return sent;
 }
 
+static enum MHD_Result reply_watch(struct http *http,
+				   struct MHD_Connection *connection)
+{
+	const char *last_id = MHD_lookup_connection_value(
+		connection, MHD_HEADER_KIND, "Last-Event-ID");
+	struct MHD_Response *response;
+	enum MHD_Result sent;
+	int rc;
+
+	if (!atomic_load(&http->page->has_broker))
+		return say(connection, MHD_HTTP_NOT_FOUND,
+			   "This is a node: ask its broker.\n");
+	rc = watch_begin(http->watch, connection, last_id, &response);
+	if (rc == -EINVAL)
+		return say(connection, MHD_HTTP_BAD_REQUEST,
+			   "This Last-Event-ID is not from here.\n");
+	if (rc)
+		return say(connection, MHD_HTTP_SERVICE_UNAVAILABLE,
+			   "There are too many watchers.\n");
+	add_headers(response, "text/event-stream");
+	sent = MHD_queue_response(connection, MHD_HTTP_OK, response);
+	MHD_destroy_response(response);
+	return sent;
+}
+
 /* True if the loop of the server turns. */
 static bool is_alive(const struct http *http)
 {
@@ -380,6 +459,8 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *connection,
 		return reply_health(http, connection, false);
 	if (strcmp(url, "/ready") == 0)
 		return reply_health(http, connection, true);
+	if (strcmp(url, "/events") == 0)
+		return reply_watch(http, connection);
 	for (uint32_t i = 0; i < TOPICS; i++)
 		if (strcmp(url, topics[i].path) == 0)
 			return reply_topic(http, connection, (enum topic)i);
@@ -396,7 +477,7 @@ static int listen_at(const char *text, char *host, size_t size)
 				       .ai_flags = AI_PASSIVE};
 	const char *colon = strrchr(text, ':');
 	struct addrinfo *found;
-	int fd, rc, one = 1;
+	int fd, rc, one = 1, send_max = SEND_MAX;
 
 	if (!colon || (size_t)(colon - text) >= size)
 		return -EINVAL;
@@ -410,8 +491,12 @@ static int listen_at(const char *text, char *host, size_t size)
 	fd = socket(found->ai_family,
 		    SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	rc = fd < 0 ? -errno : 0;
-	if (!rc)
+	if (!rc) {
 		setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+		/* Who is accepted has it, too. */
+		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &send_max,
+			   sizeof(send_max));
+	}
 	if (!rc && (bind(fd, found->ai_addr, found->ai_addrlen) ||
 		    listen(fd, CONNECTIONS_MAX)))
 		rc = -errno;
@@ -443,12 +528,12 @@ static int map_page(const char *fd_text, const struct http_page **out)
 static int start_daemon(struct http *http, int fd)
 {
 	http->daemon = MHD_start_daemon(
-		MHD_USE_EPOLL_INTERNAL_THREAD, 0, NULL, NULL, handle, http,
-		MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_THREAD_POOL_SIZE,
-		(unsigned int)THREADS, MHD_OPTION_CONNECTION_LIMIT,
-		(unsigned int)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
-		(unsigned int)PATIENCE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-		HEAD_MAX, MHD_OPTION_END);
+		MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME, 0,
+		NULL, NULL, handle, http, MHD_OPTION_LISTEN_SOCKET, fd,
+		MHD_OPTION_THREAD_POOL_SIZE, (unsigned int)THREADS,
+		MHD_OPTION_CONNECTION_LIMIT, (unsigned int)CONNECTIONS_MAX,
+		MHD_OPTION_CONNECTION_TIMEOUT, (unsigned int)PATIENCE_S,
+		MHD_OPTION_CONNECTION_MEMORY_LIMIT, HEAD_MAX, MHD_OPTION_END);
 	return http->daemon ? 0 : -EIO;
 }
 
@@ -493,11 +578,13 @@ static int serve_http(const struct reef_settings *settings, const char *address,
 	fd = listen_at(address, host, sizeof(host));
 	if (fd < 0)
 		return operate_failed("http", address, fd);
-	rc = start_daemon(&http, fd);
+	http.watch = watch_create(wake_main, &http);
+	rc = http.watch ? start_daemon(&http, fd) : -ENOMEM;
 	if (rc)
 		return operate_failed("http", address, rc);
 	tell_ready(fd, ready_fd);
 	ask_until_signal(&http);
+	watch_end(http.watch);
 	MHD_stop_daemon(http.daemon);
 	reef_operator_close(http.op);
 	return 0;

@@ -7,7 +7,7 @@
  * (1) HTTP is served by a process of its own (child.h): whoever connects,
  *     however often and however slowly, costs that process and not the pool.
  * (2) The broker is asked at most once a second for each thing that can be
- *     asked for, however many ask us; nothing is changed by a request.
+ *     asked for, however many ask us; nothing is changed by a GET.
  * (3) What the server tells of itself is in a page of memory that both map: it
  *     writes there once a second, so a server that stands still is seen.
  *

@@ -355,6 +355,21 @@ static void write_pool(struct reef_json *json, struct reef_operator *op,
 	reef_json_number(json, "stuck", status->stuck);
 }
 
+int view_write_answer(struct reef_operator *op,
+		      const struct reef_answer *answer, struct reef_json *json)
+{
+	int rc = 0;
+
+	reef_json_begin(json, NULL, REEF_JSON_OBJECT);
+	write_pool(json, op, &answer->body.reply.status);
+	for (uint32_t i = 0; !rc && i < VIEW_SECTIONS; i++)
+		rc = view_write_section(op, (enum view_section)i, json);
+	if (!rc)
+		rc = write_events(answer, json);
+	reef_json_end(json);
+	return rc;
+}
+
 int view_write_pool(struct reef_operator *op, struct reef_json *json)
 {
 	struct reef_answer answer = {0};
@@ -363,13 +378,7 @@ int view_write_pool(struct reef_operator *op, struct reef_json *json)
 	rc = reef_operator_call(op, REEF_POOL_STATUS, NULL, &answer);
 	if (rc)
 		return rc;
-	reef_json_begin(json, NULL, REEF_JSON_OBJECT);
-	write_pool(json, op, &answer.body.reply.status);
-	for (uint32_t i = 0; !rc && i < VIEW_SECTIONS; i++)
-		rc = view_write_section(op, (enum view_section)i, json);
-	if (!rc)
-		rc = write_events(&answer, json);
-	reef_json_end(json);
+	rc = view_write_answer(op, &answer, json);
 	reef_answer_free(&answer);
 	return rc;
 }

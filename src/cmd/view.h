@@ -46,6 +46,9 @@ int view_write_events(struct reef_operator *op, struct reef_json *json);
 /* Write the pool, all sections and events as one object. As
  * reef_operator_call. */
 int view_write_pool(struct reef_operator *op, struct reef_json *json);
+/* The same, after the answer to REEF_POOL_STATUS, which stays the caller's. */
+int view_write_answer(struct reef_operator *op,
+		      const struct reef_answer *answer, struct reef_json *json);
 
 /* Of the answer to REEF_POOL_STATUS: the pool in a line or two, and its newest
  * events, the newest last. */

@@ -283,6 +283,140 @@ def check_the_broker_is_asked_once_a_second(pool):
     assert len(ages) <= 2 + (max(ages) - min(ages)) // 10**9, len(ages)
 
 
+class Watcher:
+    """Server-sent events, one after the other."""
+
+    def __init__(self, port, last_id=None):
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
+        head = "GET /events HTTP/1.1\r\nHost: localhost\r\n"
+        if last_id:
+            head += "Last-Event-ID: %s\r\n" % last_id
+        self.socket.sendall(head.encode() + b"\r\n")
+        answer = http.client.HTTPResponse(self.socket)
+        answer.begin()
+        self.status, self.type = answer.status, answer.getheader("Content-Type")
+        self.stream = answer
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *ignored):
+        self.close()
+
+    def close(self):
+        self.stream.close()
+        self.socket.close()
+
+    def message(self):
+        """The next one, as a dictionary of its fields."""
+        fields = {}
+        while True:
+            line = self.stream.readline().decode().rstrip("\n")
+            if not line and fields:
+                return fields
+            name, _, value = line.partition(": ")
+            assert name and name not in fields, (line, fields)
+            fields[name] = value
+
+    def until_status(self):
+        """Events up to the next status, and that."""
+        told = []
+        for _ in range(1000):
+            fields = self.message()
+            if fields.get("event") == "status":
+                return told, fields
+            if fields.get("event") == "event":
+                told.append(fields)
+        raise AssertionError("no status")
+
+
+def check_watchers_see_the_pool_change(pool):
+    pool.up()
+    node = pool.status()["nodes"][0]["name"]
+    with Watcher(pool.port) as watcher:
+        assert (watcher.status, watcher.type) == (200, "text/event-stream")
+        assert watcher.message() == {"retry": "1000"}
+        told, status = watcher.until_status()
+        pairs = [("event", json.loads(one["data"])) for one in told]
+        pairs.append(("status", json.loads(status["data"])))
+        assert told and not faults(*pairs), faults(*pairs)
+        start, newest = map(int, status["id"].split("-"))
+        assert [one["id"] for one in told][-1] == status["id"], told
+        # What happens next comes as an event, and with the status.
+        pool.do("node", "drain", node)
+        seen = []
+        for _ in range(60):
+            more, status = watcher.until_status()
+            seen += more
+            if seen:
+                break
+        numbers = [json.loads(one["data"])["event"] for one in seen]
+        assert numbers and numbers == list(
+            range(newest + 1, newest + 1 + len(numbers))), (newest, seen)
+    # Who comes back is told what it missed, once, and nothing else.
+    for last, first in (("%d-%d" % (start, newest), newest + 1),
+                        ("%d-%d" % (start + 1, newest), 1), (None, 1)):
+        with Watcher(pool.port, last) as watcher:
+            told, _ = watcher.until_status()
+            assert json.loads(told[0]["data"])["event"] == first, (last, told)
+    for last in "x", "1", "1-", "-1", "1-2-3", "1-2 ", "1" * 99:
+        with Watcher(pool.port, last.strip() or "x") as watcher:
+            assert watcher.status == (200 if last == "1-2 " else 400), last
+
+
+def check_watchers_are_told_of_a_broker_that_stands_still(pool):
+    up = pool.up()
+    with Watcher(pool.port) as watcher:
+        watcher.until_status()
+        up.send(signal.SIGSTOP)
+        for _ in range(60):
+            fields = watcher.message()
+            if fields.get("event") == "trouble":
+                break
+        assert "error" in json.loads(fields["data"]), fields
+        up.send(signal.SIGCONT)
+        watcher.until_status()
+
+
+def check_slow_watchers_are_bounded(pool):
+    """They read nothing. What is kept for each has a bound, the others see the
+    pool as ever, and those beyond the bound are refused."""
+    up = pool.up()
+    pid = server_of(up)
+    slow = [Watcher(pool.port) for _ in range(63)]
+    try:
+        with Watcher(pool.port) as quick:
+            for _ in range(3):
+                quick.until_status()
+            with Watcher(pool.port) as refused:
+                assert refused.status == 503, refused.status
+            assert pool.get("/health")[0] == 200
+        before = memory_of(pid)
+        with until("its place is free", lambda: watch_if_room(pool)) as quick:
+            for _ in range(5):
+                quick.until_status()
+        assert memory_of(pid) <= before + (16 << 20), before
+        assert descriptors(pid) <= 128 + 64
+    finally:
+        for one in slow:
+            one.close()
+    until("there is room for watchers",
+          lambda: watch_if_room(pool)).close()
+
+
+def watch_if_room(pool):
+    watcher = Watcher(pool.port)
+    if watcher.status == 200:
+        return watcher
+    watcher.close()
+    return None
+
+
+def memory_of(pid):
+    with open("/proc/%d/statm" % pid, encoding="ascii") as stream:
+        return int(stream.read().split()[1]) * resource.getpagesize()
+
+
 def check_addresses_that_are_none(pool):
     for address in "nonsense", "127.0.0.1", "127.0.0.1:99999", ":", "a:b":
         pool.refused("up", "--http", address, status=2, text="http")

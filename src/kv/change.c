@@ -23,7 +23,8 @@ static int decide_put(struct map_work *work, const struct entry *now,
 	put->value_size = (uint32_t)work->put.value_size;
 	put->stamp = work->put.expires_ms;
 	put->staged = work->staged;
-	put->touched = map_use_first(map, now ? &now->touched : NULL);
+	if (map->index->notes_uses)
+		put->touched = map_use_first(map, now ? &now->touched : NULL);
 	if (put->stamp) {
 		rc = map_time(map, &now_ms);
 		if (rc)
@@ -133,7 +134,7 @@ void map_work_begin(struct map_work *work, struct reef_map *map,
 		.value = put->value,
 		.value_size = (uint32_t)put->value_size,
 		.stamp = put->expires_ms,
-		.touched = map->tick,
+		.touched = map->index->notes_uses ? map->tick : 0,
 		.staged = work->staged,
 	};
 	work->below.ahead = &work->ahead;
@@ -182,7 +183,7 @@ int map_apply(struct reef_map *map, struct reef_map_change *change,
 		return rc;
 	map_work_begin(&work, map, change, staged);
 	do
-		rc = hash_apply(map->table, &work.below);
+		rc = map->index->apply(map->table, &work.below);
 	while ((rc == -ENOSPC || rc == -EDQUOT) && attempt++ < MAKE_ROOM &&
 	       can_make_room(map, &work));
 	if (!rc)
@@ -232,7 +233,7 @@ int map_remove(struct reef_map *map, const void *key, size_t key_size,
 		.context = &removal,
 		.blind = true,
 	};
-	int rc = hash_apply(map->table, &change);
+	int rc = map->index->apply(map->table, &change);
 
 	if (!rc && removal.done)
 		map_account(map, -(int64_t)removal.bytes);

@@ -29,38 +29,40 @@ static void begin_reading(struct hash_reading *reading, const void *key,
 }
 
 /* Give the room back to the caller, whatever happened. */
-static void return_room(const struct hash_reading *reading,
+static void return_room(const struct entry_room *room,
 			struct reef_map_value *value)
 {
-	value->room = reading->room.bytes;
-	value->room_size = reading->room.size;
+	value->room = room->bytes;
+	value->room_size = room->size;
 }
 
-static void fill_value(struct reef_map *map, const struct hash_reading *reading,
+static void fill_value(struct reef_map *map, const struct entry *entry,
 		       struct reef_map_value *value)
 {
-	value->bytes = reading->entry.value;
-	value->size = reading->entry.value_size;
-	value->version = reading->entry.version;
-	value->expires_ms = reading->entry.stamp;
-	map_use_describe(map, reading->entry.touched, value);
+	value->bytes = entry->value;
+	value->size = entry->value_size;
+	value->version = entry->version;
+	value->expires_ms = entry->stamp;
+	value->idle_ms = 0;
+	value->frequency = 0;
+	if (map->index->notes_uses)
+		map_use_describe(map, entry->touched, value);
 }
 
 /* Delete the value that was read, if it has expired.  0: it has not.  -ENOENT:
  * it had, and is gone.  -EAGAIN: it had, and the key has another value by now.
  */
-static int check_expiry(struct reef_map *map,
-			const struct hash_reading *reading)
+static int check_expiry(struct reef_map *map, const void *key, size_t key_size,
+			const struct entry *entry)
 {
 	uint64_t now_ms;
 	int rc = map_now(map, &now_ms);
 
-	if (rc || !map_has_expired(reading->entry.stamp, now_ms))
+	if (rc || !map_has_expired(entry->stamp, now_ms))
 		return rc;
 	if (REEF_MUTATED(MAP_NO_REMOVE))
 		return -ENOENT;
-	rc = map_remove(map, reading->key, reading->key_size,
-			reading->entry.version, NULL);
+	rc = map_remove(map, key, key_size, entry->version, NULL);
 	if (rc == 1)
 		map->expired++;
 	/* A client that may only read goes by its own clock. */
@@ -117,39 +119,51 @@ get_plain(struct reef_map *map, const void *key, size_t key_size,
 	return true;
 }
 
-enum purpose { USE, PEEK, LOOK };
-
-static __attribute__((noinline)) int get_slowly(struct reef_map *map,
-						const void *key,
-						size_t key_size,
-						enum purpose purpose,
-						struct reef_map_value *out)
+int map_get_hash(struct reef_map *map, const void *key, size_t key_size,
+		 enum map_purpose purpose, struct entry_room *room,
+		 struct entry *entry)
 {
 	struct hash_reading reading;
+	int rc;
+
+	hash_reading_begin(&reading, key, (uint32_t)key_size, room->bytes,
+			   room->size);
+	reading.blind = purpose == MAP_LOOK;
+	reef_enter(map->reef);
+	rc = hash_get(map->table, &reading, 1);
+	if (!rc)
+		rc = reading.status;
+	if (!rc && purpose == MAP_USE)
+		note_use(map, &reading);
+	reef_leave(map->reef);
+	*room = reading.room;
+	*entry = reading.entry;
+	return rc;
+}
+
+__attribute__((noinline)) int map_get(struct reef_map *map, const void *key,
+				      size_t key_size, enum map_purpose purpose,
+				      struct reef_map_value *out)
+{
+	struct entry_room room = {out->room, out->room_size};
+	struct entry entry;
 	uint32_t attempt = 0;
 	int rc;
 
 	if (key_size > map->key_max)
 		return -EINVAL;
-	begin_reading(&reading, key, key_size, out);
-	reading.blind = purpose == LOOK;
 	map->beat = client_beat(map->reef);
 	map_refresh_tick(map);
 	do {
-		reef_enter(map->reef);
-		rc = hash_get(map->table, &reading, 1);
-		if (!rc)
-			rc = reading.status;
-		if (!rc && purpose == USE)
-			note_use(map, &reading);
-		reef_leave(map->reef);
-		if (!rc && reading.entry.stamp)
-			rc = check_expiry(map, &reading);
+		rc = map->index->get(map, key, key_size, purpose, &room,
+				     &entry);
+		if (!rc && entry.stamp)
+			rc = check_expiry(map, key, key_size, &entry);
 	} while (rc == -EAGAIN && ++attempt < ATTEMPTS);
-	return_room(&reading, out);
+	return_room(&room, out);
 	if (!rc)
-		fill_value(map, &reading, out);
-	if (!rc && purpose == LOOK)
+		fill_value(map, &entry, out);
+	if (!rc && purpose == MAP_LOOK)
 		out->bytes = NULL;
 	return rc == -EAGAIN ? -EBUSY : rc;
 }
@@ -165,7 +179,7 @@ int reef_map_get(struct reef_map *map, const void *key, size_t key_size,
 		map->hits++;
 		return 0;
 	}
-	rc = get_slowly(map, key, key_size, USE, out);
+	rc = map_get(map, key, key_size, MAP_USE, out);
 	map->hits += !rc;
 	return rc;
 }
@@ -173,31 +187,32 @@ int reef_map_get(struct reef_map *map, const void *key, size_t key_size,
 int reef_map_peek(struct reef_map *map, const void *key, size_t key_size,
 		  struct reef_map_value *out)
 {
-	return get_slowly(map, key, key_size, PEEK, out);
+	return map_get(map, key, key_size, MAP_PEEK, out);
 }
 
 int reef_map_look(struct reef_map *map, const void *key, size_t key_size,
 		  struct reef_map_value *out)
 {
-	return get_slowly(map, key, key_size, LOOK, out);
+	return map_get(map, key, key_size, MAP_LOOK, out);
 }
 
 /* --- many --- */
 
-static void end_item(struct reef_map *map, struct hash_reading *reading,
-		     struct reef_map_item *item)
+void map_end_item(struct reef_map *map, int status, const struct entry *entry,
+		  const struct entry_room *room, uint32_t most,
+		  struct reef_map_item *item)
 {
-	int rc = reading->status;
+	int rc = status;
 
-	if (!rc && reading->entry.stamp)
-		rc = check_expiry(map, reading);
-	return_room(reading, &item->value);
+	if (!rc && entry->stamp)
+		rc = check_expiry(map, item->key, item->key_size, entry);
+	return_room(room, &item->value);
 	if (!rc)
-		fill_value(map, reading, &item->value);
+		fill_value(map, entry, &item->value);
 	if (rc == -EAGAIN)
-		rc = get_slowly(map, item->key, item->key_size,
-				reading->value_most ? LOOK : USE, &item->value);
-	else if (!rc && hash_reading_skips(reading, item->value.size))
+		rc = map_get(map, item->key, item->key_size,
+			     most ? MAP_LOOK : MAP_USE, &item->value);
+	else if (!rc && most && item->value.size > most)
 		item->value.bytes = NULL;
 	item->status = rc;
 	map->gets++;
@@ -244,10 +259,12 @@ static int get_together(struct reef_map *map, struct hash_reading *readings,
 	reef_leave(map->reef);
 	for (i = 0; i < count; i++) {
 		if (!rc) {
-			end_item(map, &readings[i], &items[i]);
+			map_end_item(map, readings[i].status,
+				     &readings[i].entry, &readings[i].room,
+				     most, &items[i]);
 			continue;
 		}
-		return_room(&readings[i], &items[i].value);
+		return_room(&readings[i].room, &items[i].value);
 		items[i].status = rc;
 	}
 	return rc;

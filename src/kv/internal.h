@@ -1,6 +1,7 @@
 /* internal.h - the parts of a map, to each other.
  *
  *   map.c     open, close, drop
+ *   tree.c    maps whose keys are in a tree: ranges, and what tree.h adds
  *   clock.c   the pool's clock, as expiry has it
  *   use.c     when, or how often, an entry was used
  *   get.c     reading keys
@@ -28,6 +29,9 @@
 #define MAP_VALUE_MAX (UINT32_C(64) << 20)
 #define MAP_TOGETHER 64u  /* keys in one batch */
 #define MAP_CANDIDATES 16 /* for eviction, kept from sample to sample */
+
+/* What a key is read for. */
+enum map_purpose { MAP_USE, MAP_PEEK, MAP_LOOK };
 
 /* Options of the tables of maps that are made from now on, for tests; zero: the
  * usual ones. */
@@ -64,11 +68,42 @@ struct map_candidate {
 	void *key; /* its own */
 };
 
+/* What has a map's keys: a hash table (map.c), or a tree (tree.c). `index` is
+ * what open gave. All on the thread of the handle's owner, none optional. */
+struct map_index {
+	enum object_kind kind;
+	uint8_t format;	 /* of the object's body */
+	bool notes_uses; /* its entries have `touched` */
+	/* of_index: a number, not 0, that is fixed when the map is made. */
+	int (*create)(struct reef_space *space, uint32_t of_index,
+		      uint64_t owner, uint64_t *root);
+	int (*open)(struct reef_space *space, uint64_t root, uint64_t remember,
+		    void **out);
+	void (*close)(void *index); /* NULL is fine */
+	uint64_t (*owner)(const void *index);
+	int (*drop)(void *index);
+	/* Look a key up, expired or not; the entry points into the room. */
+	int (*get)(struct reef_map *map, const void *key, size_t key_size,
+		   enum map_purpose purpose, struct entry_room *room,
+		   struct entry *entry);
+	int (*apply)(void *index, struct entry_change *change);
+	/* As hash_put_many. */
+	int (*put_many)(void *index, struct entry_change *changes,
+			uint32_t count);
+	/* Go through some of the keys, without values, from a cursor on, which
+	 * is 0 at the beginning and at the end; of what cannot be read nothing
+	 * is told. */
+	int (*walk)(struct reef_map *map, uint64_t *cursor, uint32_t steps,
+		    int (*each)(void *context, const struct entry *entry),
+		    void *context);
+};
+
 struct reef_map {
 	struct object object;
 	struct reef *reef;
-	struct hash_table *table;
-	uint32_t key_max, value_max, groups;
+	const struct map_index *index;
+	void *table; /* the index's */
+	uint32_t key_max, value_max, of_index;
 	enum reef_map_eviction eviction;
 	uint64_t size_max;
 	/* time */
@@ -103,6 +138,21 @@ static inline bool map_has_expired(uint64_t expires_ms, uint64_t now_ms)
 {
 	return expires_ms && expires_ms <= now_ms;
 }
+
+/* --- get.c --- */
+
+/* map_index's get, of a hash table. */
+int map_get_hash(struct reef_map *map, const void *key, size_t key_size,
+		 enum map_purpose purpose, struct entry_room *room,
+		 struct entry *entry);
+/* Read a key, without the shortcut of memory in place. */
+int map_get(struct reef_map *map, const void *key, size_t key_size,
+	    enum map_purpose purpose, struct reef_map_value *out);
+/* End one lookup of many: the key's status and what was found are known.
+ * most: longer values were not read; 0: all were. */
+void map_end_item(struct reef_map *map, int status, const struct entry *entry,
+		  const struct entry_room *room, uint32_t most,
+		  struct reef_map_item *item);
 
 /* --- use.c --- */
 
@@ -239,6 +289,10 @@ void map_note_expiring(struct reef_map *map);
 
 /* --- walk.c --- */
 
+/* map_index's walk, of a hash table. */
+int map_walk_hash(struct reef_map *map, uint64_t *cursor, uint32_t steps,
+		  int (*each)(void *context, const struct entry *entry),
+		  void *context);
 /* As hash_walk, with the public cursor. */
 int map_walk(struct reef_map *map, uint64_t *cursor, uint32_t steps,
 	     uint32_t flags,
@@ -261,6 +315,20 @@ int map_doomed_remove(struct reef_map *map, struct map_doomed *doomed,
 void map_doomed_free(struct map_doomed *doomed);
 
 /* --- map.c --- */
+
+/* What a map is made, or opened, with. */
+struct map_making {
+	const struct map_index *index;
+	struct reef_map_options options;
+	uint32_t of_index;
+	uint64_t remember; /* the index's */
+};
+/* Open a map, or make it, in *map, which is zero. */
+int map_init(struct reef_space *space, const char *name,
+	     const struct map_making *making, struct reef_map *map);
+void map_fini(struct reef_map *map);
+int map_drop(struct reef_space *space, const char *name,
+	     const struct map_index *index);
 
 /* CAS a word of the body. *now (may be NULL): what is there then, also after a
  * doubt. */

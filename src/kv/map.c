@@ -1,7 +1,7 @@
-/* map.c - open a map, close it, drop it.
+/* map.c - open a map, close it, drop it; whichever index has its keys.
  *
  * A map is a named object (object/object.h); the word `root` in its body says
- * where its table is, and whether it is being dropped:
+ * where its table is, or its tree, and whether it is being dropped:
  *
  *      0 --make_table()--> root --begin_drop()--> root | DROPPING
  *      |                                               | drop_table()
@@ -28,9 +28,76 @@
 
 #define GROUPS 64 /* of a subtable of its table */
 
-enum limit { KEY_MAX, VALUE_MAX, SIZE_LOW, SIZE_HIGH, EVICTION, IN_SUBTABLE };
+enum limit { KEY_MAX, VALUE_MAX, SIZE_LOW, SIZE_HIGH, EVICTION, OF_INDEX };
 
 struct hash_options map_tables;
+
+/* --- the table as an index of a map --- */
+
+static int create_hash(struct reef_space *space, uint32_t of_index,
+		       uint64_t owner, uint64_t *root)
+{
+	const struct hash_options options = {
+		.groups = of_index,
+		.seed = map_tables.seed,
+	};
+
+	return hash_create(space, &options, owner, root);
+}
+
+static int open_hash(struct reef_space *space, uint64_t root, uint64_t remember,
+		     void **out)
+{
+	struct hash_table *table;
+	int rc = hash_open(space, root, (uint32_t)remember, &table);
+
+	if (!rc)
+		*out = table;
+	return rc;
+}
+
+static void close_hash(void *index)
+{
+	hash_close(index);
+}
+
+static uint64_t owner_of_hash(const void *index)
+{
+	return hash_owner(index);
+}
+
+static int drop_hash(void *index)
+{
+	return hash_drop(index);
+}
+
+static int apply_hash(void *index, struct entry_change *change)
+{
+	return hash_apply(index, change);
+}
+
+static int put_many_hash(void *index, struct entry_change *changes,
+			 uint32_t count)
+{
+	return hash_put_many(index, changes, count);
+}
+
+static const struct map_index hash_index = {
+	.kind = OBJECT_MAP,
+	.format = FORMAT,
+	.notes_uses = true,
+	.create = create_hash,
+	.open = open_hash,
+	.close = close_hash,
+	.owner = owner_of_hash,
+	.drop = drop_hash,
+	.get = map_get_hash,
+	.apply = apply_hash,
+	.put_many = put_many_hash,
+	.walk = map_walk_hash,
+};
+
+/* --- options --- */
 
 static int check_options(struct reef_map_options *options)
 {
@@ -46,11 +113,13 @@ static int check_options(struct reef_map_options *options)
 	return 0;
 }
 
-static struct object_shape shape_of(const struct reef_map_options *options)
+static struct object_shape shape_of(const struct map_making *making)
 {
+	const struct reef_map_options *options = &making->options;
+
 	return (struct object_shape){
-		.kind = OBJECT_MAP,
-		.format = FORMAT,
+		.kind = making->index->kind,
+		.format = making->index->format,
 		.limits =
 			{
 				[KEY_MAX] = options->key_max,
@@ -59,23 +128,20 @@ static struct object_shape shape_of(const struct reef_map_options *options)
 				[SIZE_HIGH] =
 					(uint32_t)(options->size_max >> 32),
 				[EVICTION] = (uint32_t)options->eviction,
-				[IN_SUBTABLE] = map_tables.groups
-							? map_tables.groups
-							: GROUPS,
+				[OF_INDEX] = making->of_index,
 			},
 		.body_size = sizeof(struct map_body),
 	};
 }
 
 static int open_object(struct reef_space *space, const char *name,
-		       const struct reef_map_options *options,
-		       struct object *object)
+		       const struct map_making *making, struct object *object)
 {
-	const struct object_shape shape = shape_of(options);
+	const struct object_shape shape = shape_of(making);
 
 	static_assert(REEF_MAP_EXISTING == OBJECT_EXISTING, "one flag");
 	return object_open(space, name, &shape,
-			   options->flags & REEF_MAP_EXISTING, object);
+			   making->options.flags & REEF_MAP_EXISTING, object);
 }
 
 int map_cas(struct reef *reef, uint64_t at, uint64_t compare, uint64_t value,
@@ -100,8 +166,9 @@ static uint64_t root_at(const struct object *object)
 
 /* Open the table that `root` names. *word: what `root` is.  1: it names
  * nothing, or the map is DROPPING and is not opened to_drop. */
-static int open_table(const struct object *object, uint32_t remember,
-		      bool to_drop, uint64_t *word, struct hash_table **out)
+static int open_table(const struct object *object,
+		      const struct map_making *making, bool to_drop,
+		      uint64_t *word, void **out)
 {
 	uint64_t root;
 	int rc;
@@ -113,11 +180,12 @@ static int open_table(const struct object *object, uint32_t remember,
 	if (!rc && (!root || (*word & MAP_DROPPING && !to_drop)))
 		rc = 1;
 	if (!rc)
-		rc = hash_open(object->space, root, remember, out);
+		rc = making->index->open(object->space, root, making->remember,
+					 out);
 	reef_leave(object->reef);
 	/* (R10) Another map's table is none of ours. */
-	if (!rc && hash_owner(*out) != root_at(object)) {
-		hash_close(*out);
+	if (!rc && making->index->owner(*out) != root_at(object)) {
+		making->index->close(*out);
 		*out = NULL;
 		rc = -REEF_ECORRUPT;
 	}
@@ -126,25 +194,24 @@ static int open_table(const struct object *object, uint32_t remember,
 
 /* Drop a table that `root` does not name, and free its root: (3). */
 static int drop_unnamed_table(const struct object *object,
-			      struct hash_table *table, uint64_t root)
+			      const struct map_index *index, void *table,
+			      uint64_t root)
 {
-	int rc = hash_drop(table);
+	int rc = index->drop(table);
 
-	hash_close(table);
+	index->close(table);
 	return rc ? rc : reef_free(object->space, root, REEF_FREE_LATER);
 }
 
 /* Make a table and put it into `root` in the place of `old`, if that is still
  * there: (2). */
-static int make_table(const struct object *object, uint64_t old)
+static int make_table(const struct object *object,
+		      const struct map_index *index, uint64_t old)
 {
-	const struct hash_options options = {
-		.groups = object->limits[IN_SUBTABLE],
-		.seed = map_tables.seed,
-	};
-	struct hash_table *table;
 	uint64_t root, now;
-	int rc = hash_create(object->space, &options, root_at(object), &root);
+	void *table;
+	int rc = index->create(object->space, object->limits[OF_INDEX],
+			       root_at(object), &root);
 
 	if (rc)
 		return rc;
@@ -153,22 +220,24 @@ static int make_table(const struct object *object, uint64_t old)
 	while (!rc && now == old);
 	if (rc || (now & ~MAP_DROPPING) == root)
 		return rc;
-	rc = hash_open(object->space, root, 1, &table);
-	return rc ? rc : drop_unnamed_table(object, table, root);
+	rc = index->open(object->space, root, 1, &table);
+	return rc ? rc : drop_unnamed_table(object, index, table, root);
 }
 
 /* Drop the table of a map that is DROPPING: (1), (3). */
-static int drop_table(const struct object *object)
+static int drop_table(const struct object *object,
+		      const struct map_index *index)
 {
-	struct hash_table *table = NULL;
+	const struct map_making making = {.index = index, .remember = 1};
+	void *table = NULL;
 	uint64_t word, before;
-	int rc = open_table(object, 1, true, &word, &table);
+	int rc = open_table(object, &making, true, &word, &table);
 
 	if (rc == 1)
 		return 0;
 	if (!rc)
-		rc = hash_drop(table);
-	hash_close(table);
+		rc = index->drop(table);
+	index->close(table);
 	/* A table that is lost or damaged can only be forgotten. */
 	if (rc == -REEF_ELOST || rc == -REEF_ECORRUPT)
 		return 0;
@@ -185,9 +254,10 @@ static int drop_table(const struct object *object)
 	return 0;
 }
 
-static int finish_drop(const struct object *object, const char *name)
+static int finish_drop(const struct object *object, const char *name,
+		       const struct map_index *index)
 {
-	int rc = drop_table(object);
+	int rc = drop_table(object, index);
 
 	if (rc)
 		return rc;
@@ -197,12 +267,13 @@ static int finish_drop(const struct object *object, const char *name)
 
 /* Put a new table in the place of one that is lost. `root` does not go back to
  * 0 in between (R9). */
-static int renew_table(const struct object *object, uint64_t word)
+static int renew_table(const struct object *object,
+		       const struct map_index *index, uint64_t word)
 {
 	uint64_t bytes_at =
 		object->body + offsetof(struct map_body, entry_bytes);
 	uint64_t bytes;
-	int rc = make_table(object, word);
+	int rc = make_table(object, index, word);
 
 	if (!rc)
 		rc = reef_read(object->reef, bytes_at, &bytes, 8);
@@ -212,23 +283,25 @@ static int renew_table(const struct object *object, uint64_t word)
 /* Try once to open the object and its table.  1: something was done that this
  * needs, or another changed it; try again. */
 static int try_open(struct reef_space *space, const char *name,
-		    const struct reef_map_options *options,
-		    struct object *object, struct hash_table **table)
+		    const struct map_making *making, struct object *object,
+		    void **table)
 {
-	const struct object_shape shape = shape_of(options);
-	bool renew = options->flags & REEF_MAP_RENEW;
+	const struct object_shape shape = shape_of(making);
+	const struct map_index *index = making->index;
+	bool renew = making->options.flags & REEF_MAP_RENEW;
 	uint64_t word;
-	int rc = open_object(space, name, options, object);
+	int rc = open_object(space, name, making, object);
 
 	if (rc == -REEF_ELOST && renew)
 		rc = object_renew(space, name, &shape, object);
 	if (rc)
 		return rc == -EAGAIN ? 1 : rc;
-	rc = open_table(object, options->remember, false, &word, table);
+	rc = open_table(object, making, false, &word, table);
 	if (rc == 1)
-		rc = word ? finish_drop(object, name) : make_table(object, 0);
+		rc = word ? finish_drop(object, name, index)
+			  : make_table(object, index, 0);
 	else if (rc == -REEF_ELOST && renew)
-		rc = renew_table(object, word);
+		rc = renew_table(object, index, word);
 	else if (rc != -REEF_EDROPPED)
 		return rc;
 	return rc && rc != -REEF_EDROPPED ? rc : 1;
@@ -238,8 +311,8 @@ static int try_open(struct reef_space *space, const char *name,
  * table.
  */
 static int find_or_make(struct reef_space *space, const char *name,
-			const struct reef_map_options *options,
-			struct object *object, struct hash_table **table)
+			const struct map_making *making, struct object *object,
+			void **table)
 {
 	int rc = 1, attempt;
 
@@ -247,7 +320,7 @@ static int find_or_make(struct reef_space *space, const char *name,
 	 * finds out. */
 	for (attempt = 0;
 	     (rc == 1 || rc == -REEF_EINDOUBT) && attempt < ATTEMPTS; attempt++)
-		rc = try_open(space, name, options, object, table);
+		rc = try_open(space, name, making, object, table);
 	return rc == 1 ? -EBUSY : rc;
 }
 
@@ -256,7 +329,7 @@ static bool are_limits(const uint32_t *limits)
 {
 	return limits[KEY_MAX] <= MAP_KEY_MAX &&
 	       limits[VALUE_MAX] <= MAP_VALUE_MAX &&
-	       limits[EVICTION] < REEF_MAP_EVICTIONS && limits[IN_SUBTABLE];
+	       limits[EVICTION] < REEF_MAP_EVICTIONS && limits[OF_INDEX];
 }
 
 static void take_limits(struct reef_map *map)
@@ -268,40 +341,30 @@ static void take_limits(struct reef_map *map)
 	map->size_max = limits[SIZE_LOW] | (uint64_t)limits[SIZE_HIGH] << 32;
 	map->eviction = (enum reef_map_eviction)limits[EVICTION];
 	map->unit_ms = map_use_unit_ms(map->eviction);
-	map->groups = limits[IN_SUBTABLE];
+	map->of_index = limits[OF_INDEX];
 }
 
-int reef_map_open(struct reef_space *space, const char *name,
-		  const struct reef_map_options *given, struct reef_map **out)
+int map_init(struct reef_space *space, const char *name,
+	     const struct map_making *making, struct reef_map *map)
 {
-	struct reef_map_options options = {0};
-	struct reef_map *map;
-	int rc;
+	void *table;
+	int rc = find_or_make(space, name, making, &map->object, &table);
 
-	if (given)
-		options = *given;
-	rc = check_options(&options);
-	if (rc)
-		return rc;
-	map = calloc(1, sizeof(*map));
-	if (!map)
-		return -ENOMEM;
-	rc = find_or_make(space, name, &options, &map->object, &map->table);
 	if (!rc && !are_limits(map->object.limits)) {
-		hash_close(map->table);
+		making->index->close(table);
 		rc = -REEF_ECORRUPT;
 	}
-	if (rc) {
-		free(map);
+	if (rc)
 		return rc;
-	}
+	map->index = making->index;
+	map->table = table;
 	map->reef = map->object.reef;
 	take_limits(map);
 	if (map->size_max)
 		rc = reef_read(map->reef, MAP_WORD(map, entry_bytes),
 			       &map->size_known, 8);
 	if (rc) {
-		reef_map_close(map);
+		map_fini(map);
 		return rc;
 	}
 	map->size_known = map_bytes_told(map->size_known);
@@ -310,8 +373,34 @@ int reef_map_open(struct reef_space *space, const char *name,
 					       (uint64_t)reef_session(map->reef)
 						       << 32 ^
 					       map->object.block);
-	*out = map;
 	return 0;
+}
+
+int reef_map_open(struct reef_space *space, const char *name,
+		  const struct reef_map_options *given, struct reef_map **out)
+{
+	struct map_making making = {
+		.index = &hash_index,
+		.of_index = map_tables.groups ? map_tables.groups : GROUPS,
+	};
+	struct reef_map *map;
+	int rc;
+
+	if (given)
+		making.options = *given;
+	making.remember = making.options.remember;
+	rc = check_options(&making.options);
+	if (rc)
+		return rc;
+	map = calloc(1, sizeof(*map));
+	if (!map)
+		return -ENOMEM;
+	rc = map_init(space, name, &making, map);
+	if (rc)
+		free(map);
+	else
+		*out = map;
+	return rc;
 }
 
 void reef_map_limits(const struct reef_map *map, struct reef_map_options *out)
@@ -324,15 +413,20 @@ void reef_map_limits(const struct reef_map *map, struct reef_map_options *out)
 	};
 }
 
+void map_fini(struct reef_map *map)
+{
+	if (map->size_max)
+		map_account_flush(map);
+	map_candidates_free(map);
+	map->index->close(map->table);
+	free(map->readings);
+}
+
 void reef_map_close(struct reef_map *map)
 {
 	if (!map)
 		return;
-	if (map->size_max)
-		map_account_flush(map);
-	map_candidates_free(map);
-	hash_close(map->table);
-	free(map->readings);
+	map_fini(map);
 	free(map);
 }
 
@@ -350,29 +444,39 @@ static int begin_drop(const struct object *object)
 	return rc;
 }
 
-static int try_drop(struct reef_space *space, const char *name)
+static int try_drop(struct reef_space *space, const char *name,
+		    const struct map_index *index)
 {
-	const struct reef_map_options options = {.flags = REEF_MAP_EXISTING};
+	const struct map_making making = {
+		.index = index,
+		.options = {.flags = REEF_MAP_EXISTING},
+	};
 	struct object object;
-	int rc = open_object(space, name, &options, &object);
+	int rc = open_object(space, name, &making, &object);
 
 	/* A lost map can only be forgotten. */
 	if (rc == -REEF_ELOST)
 		return object_forget(space, name, 0, NULL);
 	if (!rc)
 		rc = begin_drop(&object);
-	return rc ? rc : finish_drop(&object, name);
+	return rc ? rc : finish_drop(&object, name, index);
 }
 
-int reef_map_drop(struct reef_space *space, const char *name)
+int map_drop(struct reef_space *space, const char *name,
+	     const struct map_index *index)
 {
-	int rc = try_drop(space, name), attempt = 0;
+	int rc = try_drop(space, name, index), attempt = 0;
 
 	/* -EAGAIN: another dropped a lost one, and made a new one. */
 	if (rc != -REEF_EINDOUBT && rc != -EAGAIN)
 		return rc;
 	while ((rc == -REEF_EINDOUBT || rc == -EAGAIN) && attempt++ < ATTEMPTS)
-		rc = try_drop(space, name);
+		rc = try_drop(space, name, index);
 	/* The unbind that was in doubt happened. */
 	return rc == -ENOENT ? 0 : rc;
+}
+
+int reef_map_drop(struct reef_space *space, const char *name)
+{
+	return map_drop(space, name, &hash_index);
 }

@@ -331,7 +331,7 @@ static int put_together(struct reef_map *map, struct putting *puttings,
 		changes[i] = puttings[i].work.below;
 	}
 	map->changes += count;
-	rc = hash_put_many(map->table, changes, count);
+	rc = map->index->put_many(map->table, changes, count);
 	for (i = 0; i < count; i++) {
 		puttings[i].work.below.version = changes[i].version;
 		end_item(map, &items[i], &puttings[i],

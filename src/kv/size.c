@@ -145,8 +145,7 @@ static int take_sample(struct reef_map *map)
 	rc = map_now(map, &sample.now_ms);
 	for (groups = 0; !rc && sample.met < SAMPLE && groups < SAMPLE_GROUPS;
 	     groups++)
-		rc = map_walk(map, &cursor, 1, HASH_WALK_HEADS | HASH_WALK_REST,
-			      note_candidate, &sample);
+		rc = map_walk_hash(map, &cursor, 1, note_candidate, &sample);
 	/* A part of the map that is lost has no candidates. */
 	return rc != -REEF_ELOST ? rc : 0;
 }

@@ -123,8 +123,7 @@ static int sweep_some(struct reef_map *map, uint32_t groups, bool *again)
 	if (rc)
 		return rc;
 	cursor = body.sweep_cursor;
-	rc = map_walk(map, &cursor, groups, HASH_WALK_HEADS | HASH_WALK_REST,
-		      note_entry, &step);
+	rc = map->index->walk(map, &cursor, groups, note_entry, &step);
 	if (!rc)
 		rc = map_cas(map->reef, MAP_WORD(map, sweep_cursor),
 			     body.sweep_cursor, cursor, &now);

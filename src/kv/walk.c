@@ -54,9 +54,17 @@ int map_walk(struct reef_map *map, uint64_t *cursor, uint32_t steps,
 	return rc;
 }
 
+int map_walk_hash(struct reef_map *map, uint64_t *cursor, uint32_t steps,
+		  int (*each)(void *context, const struct entry *entry),
+		  void *context)
+{
+	return map_walk(map, cursor, steps, HASH_WALK_HEADS | HASH_WALK_REST,
+			each, context);
+}
+
 uint64_t map_cursor_random(struct reef_map *map)
 {
-	return reef_random_below(&map->random, map->groups) << SUFFIX_BITS |
+	return reef_random_below(&map->random, map->of_index) << SUFFIX_BITS |
 	       reef_random_below(&map->random, 1u << SUFFIX_BITS);
 }
 

@@ -48,6 +48,7 @@ enum object_kind {
 	OBJECT_LEASE,
 	OBJECT_ELECTION,
 	OBJECT_MAP,
+	OBJECT_TREE,
 	OBJECT_LOG = 16,
 };
 

@@ -5,6 +5,7 @@
 #include <reef/key.h>
 #include <reef/map.h>
 #include <reef/reef.h>
+#include <reef/tree.h>
 
 #include <cerrno>
 #include <cstring>

@@ -146,9 +146,9 @@ static uint32_t about_crc(const uint8_t *bytes, uint32_t end)
 	const struct tree_block *block = (const void *)bytes;
 	uint32_t crc = reef_crc32c(0, &block->shape, sizeof(block->shape));
 
-	crc = reef_crc32c(crc, &block->same_id,
+	crc = reef_crc32c(crc, &block->right,
 			  offsetof(struct tree_block, crc) -
-				  offsetof(struct tree_block, same_id));
+				  offsetof(struct tree_block, right));
 	return reef_crc32c(crc, &block->low_size,
 			   end - offsetof(struct tree_block, low_size));
 }

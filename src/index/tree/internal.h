@@ -9,7 +9,9 @@
  *   merge.c    what is in a node, records and slots together
  *   change.c   put, update, delete; separators
  *   reshape.c  a full block becomes another one, or several; a new root
- *   scan.c     ranges, counts
+ *   scan.c     ranges
+ *   count.c    counts
+ *   walk.c     all of it, in steps, for sweeps
  *   drop.c     the end of all of it
  *   recover.c  what a dead session left
  *
@@ -171,12 +173,22 @@ struct tree_spot {
 	struct entry_room room;	 /* of its entry */
 	struct entry_room bytes; /* of its record */
 	struct tree_separator *missing;
+	/* of look.c */
+	int part; /* the interval that is read; -1: none */
+	bool wants_slots;
+	uint64_t front[TREE_FRONT / 8];
 };
 void tree_spot_fini(struct tree_spot *spot);
 /* Find out about a key; inside reef_enter. fresh (may be NULL): an entry that
  * is written along with the first READ, if it was not. 0: is_there says it. */
 int tree_look(struct tree *tree, struct tree_spot *spot,
 	      struct entry_fresh *fresh);
+#define TREE_LOOKED 64u
+/* Find out about at most TREE_LOOKED keys of leaves in shared batches, by what
+ * is remembered; inside reef_enter. told: 1: as tree_look would.  0: tree_look
+ * has to be asked.  Negative: an error. */
+void tree_look_together(struct tree *tree, struct tree_spot *spots,
+			uint32_t count, int *told);
 /* READ the entry that a slot names, as far as its key and, unless it is dead or
  * its value is longer than value_most, that. 1: sound.  0: not. */
 int tree_entry_read(struct tree *tree, uint64_t slot, uint32_t value_most,

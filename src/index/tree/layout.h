@@ -27,7 +27,7 @@
  *             its entry, so that its key stays known; or, in base, with a block
  *             below 1,024, it is the key of the record of that index. (intent
  *             is not used yet.)
- *   block     id (0: superseded), shape, slots; about: id, head, right, fences,
+ *   block     id (0: superseded), shape, slots; about: right, id, head, fences,
  *             where the intervals are, their checksum; then the intervals
  *   interval  alive (the id; 0: superseded), crc, count, marks, records
  *   mark      a byte of a record; 1: look at the slots first
@@ -211,9 +211,9 @@ struct tree_block {
 	uint64_t shape; /* records 12, intervals 12, level 8, about's end 32 */
 	uint64_t slots[TREE_SLOTS];
 	/* about */
-	uint64_t same_id;
-	uint64_t head;	/* address */
 	uint64_t right; /* short address of a head; 0: it is the last */
+	uint64_t same_id;
+	uint64_t head; /* address */
 	uint32_t number;
 	uint32_t crc; /* of the shape and of about, without this */
 	uint16_t low_size, high_size, prefix_size, reserved;

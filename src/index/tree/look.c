@@ -346,77 +346,140 @@ static int look_in_interval(struct tree_spot *spot, int part, bool *mark)
 	return rc ? 0 : 1;
 }
 
-/* Leaves and what is remembered of them: one READ, or one batch. 1: told.  0:
- * the node has to be read. */
-static int look_fast(struct tree *tree, struct tree_spot *spot,
-		     struct entry_fresh *fresh)
+/* Begin to look by what is remembered of a leaf. False: nothing is. */
+static bool begin_fast(struct tree_spot *spot)
 {
-	uint64_t front[TREE_FRONT / 8];
-	struct reef_access accesses[3];
-	const struct tree_node *node = spot->node;
-	int part = find_interval(spot), rc;
-	bool mark = false, slots = spot->to_change || part < 0;
-	uint32_t count = 0;
-	bool along = fresh && fresh->at && !fresh->written &&
-		     fresh->size <= ENTRY_ALONG;
-
-	if (node->level)
-		return 0;
+	if (spot->node->level)
+		return false;
+	spot->part = find_interval(spot);
+	spot->wants_slots = spot->to_change || spot->part < 0;
 	spot->record = spot->slot = -1;
 	spot->outside = 0;
 	spot->is_there = false;
-	if (along)
-		accesses[count++] = entry_fresh_access(fresh);
-	for (;;) {
-		if (part >= 0) {
-			uint32_t size =
-				node->parts[part + 1].at - node->parts[part].at;
+	return true;
+}
 
-			rc = entry_room_need(&spot->bytes, size);
-			if (rc)
-				return rc;
-			accesses[count++] = (struct reef_access){
-				.kind = REEF_READ,
-				.address = node->at + node->parts[part].at,
-				.local = spot->bytes.bytes,
-				.length = size,
-			};
-		}
-		if (slots)
-			accesses[count++] = (struct reef_access){
-				.kind = REEF_READ,
-				.address = node->at,
-				.local = front,
-				.length = TREE_FRONT,
-			};
-		rc = reef_execute(tree->reef, accesses, count);
-		/* The memory may be gone, or another's. */
-		if (rc == -REEF_ELOST || rc == -EFAULT || rc == -REEF_EINDOUBT)
-			return 0;
+/* Add the READs that tell. */
+static int add_reads(struct tree_spot *spot, struct reef_access *accesses,
+		     uint32_t *count)
+{
+	const struct tree_node *node = spot->node;
+	const struct tree_part *part = &node->parts[spot->part];
+	int rc;
+
+	if (spot->part >= 0) {
+		rc = entry_room_need(&spot->bytes, part[1].at - part->at);
 		if (rc)
 			return rc;
-		if (along)
-			fresh->written = true;
-		along = false;
-		if (part >= 0 && !look_in_interval(spot, part, &mark))
-			return 0;
-		if (!slots && spot->record >= 0 && !mark)
-			return (rc = look_outside(tree, spot)) ? rc : 1;
-		if (slots)
-			break;
-		/* The interval does not tell: the slots do. */
-		slots = true;
-		part = -1;
-		count = 0;
+		accesses[(*count)++] = (struct reef_access){
+			.kind = REEF_READ,
+			.address = node->at + part->at,
+			.local = spot->bytes.bytes,
+			.length = part[1].at - part->at,
+		};
 	}
-	if (front[0] != node->id && !REEF_MUTATED(TREE_MISS_UNPROVED))
+	if (spot->wants_slots)
+		accesses[(*count)++] = (struct reef_access){
+			.kind = REEF_READ,
+			.address = node->at,
+			.local = spot->front,
+			.length = TREE_FRONT,
+		};
+	return 0;
+}
+
+/* Tell by what was read. 1: told.  0: the node has to be read.  -EAGAIN: the
+ * interval does not tell, the slots do: add_reads once more. */
+static int end_fast(struct tree *tree, struct tree_spot *spot)
+{
+	bool mark = false;
+	int rc;
+
+	if (spot->part >= 0 && !look_in_interval(spot, spot->part, &mark))
 		return 0;
-	memcpy(spot->slots, &front[2], sizeof(spot->slots));
+	if (!spot->wants_slots) {
+		if (spot->record >= 0 && !mark)
+			return (rc = look_outside(tree, spot)) ? rc : 1;
+		spot->wants_slots = true;
+		spot->part = -1;
+		return -EAGAIN;
+	}
+	if (spot->front[0] != spot->node->id &&
+	    !REEF_MUTATED(TREE_MISS_UNPROVED))
+		return 0;
+	memcpy(spot->slots, &spot->front[2], sizeof(spot->slots));
 	spot->is_frozen = tree_slots_are_frozen(spot->slots);
 	rc = look_in_slots(tree, spot);
 	if (!rc && spot->slot < 0 && spot->is_there)
 		rc = look_outside(tree, spot);
 	return rc ? rc : 1;
+}
+
+/* True if the memory that is remembered may be gone, or another's. */
+static bool is_elsewhere(int rc)
+{
+	return rc == -REEF_ELOST || rc == -EFAULT || rc == -REEF_EINDOUBT;
+}
+
+/* Leaves and what is remembered of them: one READ, or one batch. 1: told.  0:
+ * the node has to be read. */
+static int look_fast(struct tree *tree, struct tree_spot *spot,
+		     struct entry_fresh *fresh)
+{
+	struct reef_access accesses[3];
+	uint32_t count = 0;
+	bool along = fresh && fresh->at && !fresh->written &&
+		     fresh->size <= ENTRY_ALONG;
+	int rc;
+
+	if (!begin_fast(spot))
+		return 0;
+	if (along)
+		accesses[count++] = entry_fresh_access(fresh);
+	do {
+		rc = add_reads(spot, accesses, &count);
+		if (!rc)
+			rc = reef_execute(tree->reef, accesses, count);
+		if (rc)
+			return is_elsewhere(rc) ? 0 : rc;
+		if (along)
+			fresh->written = true;
+		along = false;
+		count = 0;
+		rc = end_fast(tree, spot);
+	} while (rc == -EAGAIN);
+	return rc;
+}
+
+void tree_look_together(struct tree *tree, struct tree_spot *spots,
+			uint32_t count, int *told)
+{
+	struct reef_access accesses[2 * TREE_LOOKED];
+	uint32_t i, round, reads;
+	int rc;
+
+	reef_assert(count <= TREE_LOOKED);
+	for (i = 0; i < count; i++) {
+		struct tree_spot *spot = &spots[i];
+
+		spot->hash = tree_hash(tree, spot->key, spot->key_size);
+		rc = tree_search(tree, spot->key, spot->key_size, 0, false,
+				 NULL, &spot->node);
+		told[i] = rc ? rc : begin_fast(spot) ? -EAGAIN : 0;
+	}
+	/* Intervals, or slots where no record can be the key's; then the slots
+	 * of those whose interval did not tell. */
+	for (round = 0; round < 2; round++) {
+		for (i = reads = 0; i < count; i++)
+			if (told[i] == -EAGAIN) {
+				rc = add_reads(&spots[i], accesses, &reads);
+				told[i] = rc ? rc : told[i];
+			}
+		rc = reads ? reef_execute(tree->reef, accesses, reads) : 0;
+		for (i = 0; i < count; i++)
+			if (told[i] == -EAGAIN)
+				told[i] = rc ? 0 : end_fast(tree, &spots[i]);
+	}
 }
 
 int tree_look(struct tree *tree, struct tree_spot *spot,

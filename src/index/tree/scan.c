@@ -1,4 +1,4 @@
-/* scan.c - ranges, in order; and counts.
+/* scan.c - ranges, in order.
  *
  * Forward: the heads of the next leaves that the parent knows are READ in one
  * batch, their blocks in the next, the entries of their slots in a third. A
@@ -13,7 +13,6 @@
 
 #define TOGETHER 16u /* leaves */
 #define PER_LEAF 48u /* keys that one is expected to have */
-#define COUNTED 32u
 #define ATTEMPTS_MAX 100000u
 
 struct leaf {
@@ -300,8 +299,11 @@ static int tell(struct scan *scan, const struct tree_record *record)
 	}
 	if (scan->range->flags & TREE_RANGE_KEYS)
 		entry.value = NULL;
-	scan->said = scan->each(scan->context, &entry);
-	if (scan->said || !--scan->left)
+	rc = scan->each(scan->context, &entry);
+	if (rc == TREE_PASS)
+		return 0;
+	scan->said = rc;
+	if (rc || !--scan->left)
 		scan->is_done = true;
 	return 0;
 }
@@ -397,133 +399,5 @@ int tree_scan(struct tree *tree, const struct tree_range *range,
 	entry_room_free(&scan->room);
 	free(scan->key);
 	free(scan);
-	return rc;
-}
-
-/* --- counting --- */
-
-/* Keys of a node: by its shape, and what its slots say of it. */
-static uint64_t count_keys(const uint64_t *front)
-{
-	uint64_t keys = front[1] & 4095;
-
-	for (uint32_t i = 0; i < TREE_SLOTS; i++) {
-		uint64_t slot = front[2 + i];
-
-		if (!tree_slot_is_used(slot))
-			continue;
-		if (!(slot & TREE_IN_BASE) && !tree_slot_is_dead(slot))
-			keys++;
-		if (slot & TREE_IN_BASE && tree_slot_is_dead(slot))
-			keys--;
-	}
-	return keys;
-}
-
-/* A node has changed: it is read whole, and so is what follows it; *node is
- * replaced by that. */
-static int count_anew(struct tree *tree, uint64_t head, struct tree_node **node,
-		      struct tree_count *out)
-{
-	struct tree_child child = {.head = head};
-	uint64_t front[TREE_FRONT / 8];
-	struct tree_node *now = NULL;
-	struct tree_image image;
-	int rc = tree_image_read(tree, &child, &image);
-
-	tree_node_unref(*node);
-	*node = NULL;
-	if (rc)
-		return rc;
-	rc = tree_node_remember(tree, &image, &now);
-	if (!rc) {
-		memcpy(front, image.bytes, sizeof(front));
-		memcpy(&front[2], image.slots, sizeof(image.slots));
-		out->nodes++;
-		out->bytes += image.size + 8 + 64;
-		out->keys += image.level ? 0 : count_keys(front);
-		child = (struct tree_child){.head = now->right};
-		if (now->right)
-			rc = tree_node_get(tree, &child, node);
-		tree_node_unref(now);
-	}
-	tree_image_free(&image);
-	return rc;
-}
-
-/* Count the nodes of a level from its first; what is remembered is asked by its
- * front alone. */
-static int count_some(struct tree *tree, struct tree_node **node,
-		      struct tree_count *out)
-{
-	struct tree_node *nodes[COUNTED], *next = *node;
-	uint64_t fronts[COUNTED][TREE_FRONT / 8];
-	struct reef_access accesses[COUNTED];
-	uint32_t count = 0, i;
-	struct tree_child child = {0};
-	int rc = 0;
-
-	while (next && count < COUNTED && !rc) {
-		nodes[count] = next;
-		accesses[count] = (struct reef_access){
-			.kind = REEF_READ,
-			.address = next->at,
-			.local = fronts[count],
-			.length = TREE_FRONT,
-		};
-		count++;
-		child.head = next->right;
-		next = NULL;
-		if (child.head)
-			rc = tree_node_get(tree, &child, &next);
-	}
-	if (!rc)
-		rc = reef_execute(tree->reef, accesses, count);
-	*node = next;
-	for (i = 0; i < count && !rc; i++) {
-		if (fronts[i][0] != nodes[i]->id)
-			break;
-		out->nodes++;
-		out->bytes += tree_word_size(nodes[i]->word) + 8 + 64;
-		out->keys += nodes[i]->level ? 0 : count_keys(fronts[i]);
-	}
-	if (!rc && i < count)
-		rc = count_anew(tree, nodes[i]->head, node, out);
-	while (count)
-		tree_node_unref(nodes[--count]);
-	return rc;
-}
-
-static int count_level(struct tree *tree, uint32_t level,
-		       struct tree_count *out)
-{
-	struct tree_node *node = NULL;
-	int rc = tree_search(tree, "", 0, level, false, NULL, &node);
-
-	for (uint32_t rounds = 0; !rc && node; rounds++) {
-		rc = count_some(tree, &node, out);
-		if (!rc && rounds % 16 == 15)
-			rc = index_pause(1);
-	}
-	tree_node_unref(node);
-	return rc;
-}
-
-int tree_count(struct tree *tree, struct tree_count *out)
-{
-	struct tree_count count = {0};
-	uint32_t level = 0;
-	int rc;
-
-	reef_enter(tree->reef);
-	do
-		rc = count_level(tree, level++, &count);
-	while (!rc);
-	if (rc == -ENOENT)
-		rc = 0;
-	reef_leave(tree->reef);
-	count.height = level - 1;
-	if (!rc)
-		*out = count;
 	return rc;
 }

@@ -216,6 +216,16 @@ uint64_t tree_id(const struct tree *tree)
 	return tree->id;
 }
 
+uint64_t tree_cache_max(const struct tree *tree)
+{
+	return tree->cache_max;
+}
+
+uint64_t tree_cache_used(const struct tree *tree)
+{
+	return tree->cache_used;
+}
+
 void tree_close(struct tree *tree)
 {
 	if (!tree)

@@ -24,6 +24,8 @@
 
 #include "index/entry/entry.h"
 
+#include <limits.h>
+
 struct tree;
 
 /* Zero means the default. */
@@ -73,13 +75,17 @@ void tree_reading_free(struct tree_reading *reading);
 /* Look up a key. One READ of at most 192 bytes where the leaf is remembered and
  * the key is in a record, or is not there. Returns its status. */
 int tree_get(struct tree *tree, struct tree_reading *reading);
+/* Look up several keys, as many as there is room for in shared batches; each
+ * has its status. Returns 0, or an error that hit all. */
+int tree_get_many(struct tree *tree, struct tree_reading *readings,
+		  uint32_t count);
 
 /* Change a key; returns as hash_apply. */
 int tree_apply(struct tree *tree, struct entry_change *change);
 
 #define TREE_RANGE_BACKWARD 1u
-#define TREE_RANGE_AFTER 2u /* the first key itself is not in it */
-#define TREE_RANGE_KEYS 4u  /* without values: entry.value may be NULL */
+#define TREE_RANGE_KEYS 2u  /* without values: entry.value may be NULL */
+#define TREE_RANGE_AFTER 4u /* the first key itself is not in it */
 
 /* from <= key < to, or without end; backward: from >= key > to. */
 struct tree_range {
@@ -90,9 +96,20 @@ struct tree_range {
 	uint64_t limit; /* how many; 0: all */
 };
 
-/* Call `each` for the keys of a range, in order; nonzero ends the call, and is
- * returned. `each` must not call into the tree. */
+/* Of `each`: this key does not count for the limit. */
+#define TREE_PASS INT_MIN
+
+/* Call `each` for the keys of a range, in order; nonzero, but for TREE_PASS,
+ * ends the call, and is returned. `each` must not call into the tree. */
 int tree_scan(struct tree *tree, const struct tree_range *range,
+	      int (*each)(void *context, const struct entry *entry),
+	      void *context);
+
+/* Go through the whole tree in steps, of one leaf each, without values, in no
+ * order that matters: a key that is there throughout is met, unless nodes are
+ * split or merged meanwhile. *cursor is 0 at the beginning, and at the end. A
+ * leaf that is lost or damaged is passed over. */
+int tree_walk(struct tree *tree, uint64_t *cursor, uint32_t steps,
 	      int (*each)(void *context, const struct entry *entry),
 	      void *context);
 
@@ -101,7 +118,16 @@ struct tree_count {
 	uint64_t bytes; /* of its nodes, without entries */
 	uint32_t height;
 };
-/* Count by reading all nodes. While others change it: roughly. */
+/* Count by reading the front of all nodes. While others change it: roughly. */
 int tree_count(struct tree *tree, struct tree_count *out);
+/* Count the keys of a range, whatever its limit: the leaves at its ends are
+ * read, of those between only the front. */
+int tree_count_range(struct tree *tree, const struct tree_range *range,
+		     uint64_t *keys);
+
+/* How much this handle may remember of nodes, and how much it does, in bytes.
+ */
+uint64_t tree_cache_max(const struct tree *tree);
+uint64_t tree_cache_used(const struct tree *tree);
 
 #endif

@@ -89,7 +89,9 @@
 	X(COPIES_NO_HELP, "Who loses at the arbiter does not help.") \
 	X(COPIES_TELL_PENDING, "A value is told before the primary has it.") \
 	X(COPIES_WRITE_ONE, "A WRITE goes to the primary alone.") \
-	X(COPIES_SETTLE_PRIMARY, "A CAS in doubt is looked for at the primary.")
+	X(COPIES_SETTLE_PRIMARY, "A CAS in doubt is repeated at the primary.") \
+	X(COPIES_UNPINNED, "The epoch is not pinned between the phases.") \
+	X(COPIES_READ_EXPIRED, "A READ counts although the lease is over.")
 
 #define REEF_MUTANTS_OF_HEAP(X) \
 	X(HEAP_EARLY_REUSE, "Rule 7: nothing waits in limbo.") \

@@ -22,11 +22,21 @@
  *     it. A call does not return before the keeper knows, even if memory for
  *     the question is short (DOUBT). READs, and the headers of blocks that
  *     nobody knows of yet, are repeated.
- * (4) While a call waits for the keeper it is outside (grace.c). */
+ * (4) While a call waits for the keeper it is outside (grace.c).
+ * (5) A call that comes upon a change of memory with two copies, while it fills
+ *     a window, leaves everything from that window's first access on to
+ *     copies.c (COPIES), which has calls of its own do the parts.
+ * (6) A READ of memory with copies counts only if, when it is done, the
+ *     session's lease still runs: else the copy may have been given up without
+ *     us, at a node that is cut off together with us. It is repeated when the
+ *     keeper has renewed the lease. */
 #include "pool/client/handle/call.h"
 
+#include "base/mutant.h"
+#include "pool/client/handle/copies.h"
 #include "pool/client/handle/space.h"
 #include "pool/client/handle/window.h"
+#include "pool/client/keeper/renew.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -104,7 +114,7 @@ int client_call_status(const struct client_call *call)
 
 static int check_access(const struct reef_access *access)
 {
-	if (access->flags & ~REEF_ORDERED || access->reserved)
+	if (access->flags & ~(REEF_ORDERED | REEF_BLIND) || access->reserved)
 		return -EINVAL;
 	switch (access->kind) {
 	case REEF_READ:
@@ -148,6 +158,15 @@ void client_call_begin(struct client_call *call, struct reef *reef,
 			accesses[i].status = -REEF_ENOTDONE;
 	call->status = rc;
 	call->state = ENDED;
+}
+
+void client_call_begin_parts(struct client_call *call, struct reef *reef,
+			     struct reef_access *accesses, uint32_t count,
+			     uint64_t version)
+{
+	client_call_begin(call, reef, accesses, count);
+	call->is_part = true;
+	call->version = version;
 }
 
 /* True if no access but the first may change something. */
@@ -207,6 +226,7 @@ static void unfold_header(struct client_call *call)
 		return;
 	reef_heap_unfold(call->header.heap, call->accesses[0].address);
 	call->reef->pending = true;
+	call->has_header = false;
 }
 
 static void end_call(struct client_call *call)
@@ -276,6 +296,20 @@ void client_call_fail(struct client_call *call, int rc)
 
 static void touch(struct client_call *call, struct part *part, uint32_t extent);
 
+/* Leave what is to be done to copies.c: (5). */
+static void begin_copies(struct client_call *call)
+{
+	call->inner = 0;
+	call->copies = client_copies_begin(
+		call->reef, call->accesses + call->from,
+		call->count - call->from, PENDING,
+		call->has_header && !call->from ? &call->header.word : NULL);
+	if (call->copies)
+		call->state = COPIES;
+	else
+		client_call_fail(call, -ENOMEM);
+}
+
 /* Fill the window with operations, from the access `from` on. False: the call
  * waits for the keeper, or has ended. */
 static bool fill_window(struct client_call *call)
@@ -295,6 +329,10 @@ static bool fill_window(struct client_call *call)
 		if (rc == -EAGAIN) {
 			call->to = i;
 			touch(call, NULL, call_extent_of(&call->accesses[i]));
+			return false;
+		}
+		if (unlikely(rc == -EXDEV)) {
+			begin_copies(call);
 			return false;
 		}
 		if (rc) {
@@ -403,6 +441,32 @@ static void touch(struct client_call *call, struct part *part, uint32_t extent)
 	start_job(call, &job->job);
 }
 
+void client_call_begin_touch(struct client_call *call, struct reef *reef,
+			     uint32_t extent, uint32_t node,
+			     uint32_t link_number, uint64_t number)
+{
+	struct client_touch_job *job = client_job_create(&client_touch_ops);
+
+	client_call_begin(call, reef, NULL, 0);
+	call->is_part = true;
+	if (!job) {
+		call->touched = -ENOMEM;
+		call->state = ENDED;
+		return;
+	}
+	job->extent = extent;
+	job->node = node;
+	job->link_number = link_number;
+	job->number = number;
+	job->why = number ? -REEF_EKEY : 0;
+	start_job(call, &job->job);
+}
+
+int client_call_touched(const struct client_call *call)
+{
+	return call->touched;
+}
+
 /* Have the keeper settle all links that the window lost. False: there is no
  * memory for the question now. */
 static bool settle(struct client_call *call)
@@ -492,6 +556,43 @@ static void mark_unusable(struct client_call *call, uint32_t extent, int rc)
 		}
 }
 
+/* --- READs of memory with copies: (6) --- */
+
+/* The keeper has renewed the lease, or could not. */
+static void repeat_reads(struct client_call *call, int rc)
+{
+	struct reef_access *access = call->accesses;
+
+	call->is_confirming = call->has_read_copied = call->failed = false;
+	call->from = call->to = 0;
+	call->parts_count = 0;
+	for (; access < call->accesses + call->count; access++)
+		if (access->kind == REEF_READ && !access->status)
+			access->status = rc ? rc : PENDING;
+	if (rc)
+		end_call(call);
+}
+
+/* True if what was read counts. Else the keeper is asked to renew the lease. */
+static bool is_confirmed(struct client_call *call)
+{
+	struct client_job *job;
+
+	if (client_lease_runs(call->reef->client) ||
+	    REEF_MUTATED(COPIES_READ_EXPIRED) ||
+	    call->status == -REEF_EHOSTDEAD || call->status == -REEF_EFENCED)
+		return true;
+	job = client_job_create(&client_lease_ops);
+	if (!job) {
+		repeat_reads(call, -ENOMEM);
+		return true;
+	}
+	call->is_confirming = true;
+	call->is_settling = false;
+	start_job(call, job);
+	return false;
+}
+
 /* Handle the keeper's answer. When there is nothing more to ask, the call goes
  * on with what is still to be done in its window, or ends. */
 static void handle_answer(struct client_call *call)
@@ -500,7 +601,10 @@ static void handle_answer(struct client_call *call)
 
 	call->job = NULL;
 	call->state = BUILD;
-	if (call->is_settling && job->status == -ENOMEM)
+	call->touched = job->status;
+	if (call->is_confirming)
+		repeat_reads(call, job->status);
+	else if (call->is_settling && job->status == -ENOMEM)
 		call->state = DOUBT; /* the keeper has not heard of it */
 	else if (call->is_settling)
 		note_settled(call, (struct client_settle_job *)job);
@@ -508,9 +612,11 @@ static void handle_answer(struct client_call *call)
 		mark_unusable(call, ((struct client_touch_job *)job)->extent,
 			      job->status);
 	client_job_unref(job);
-	if (call->state == DOUBT || ask_next(call))
+	if (call->state != BUILD || ask_next(call))
 		return;
-	if (call->failed && !has_pending(call, call->from, call->to))
+	/* What the parts are of may have changed: copies.h (6). */
+	if (call->is_part ||
+	    (call->failed && !has_pending(call, call->from, call->to)))
 		end_call(call);
 }
 
@@ -567,8 +673,21 @@ bool client_call_step(struct client_call *call)
 				return false;
 			handle_answer(call);
 			break;
+		case COPIES:
+			if (!client_copies_step(call->copies))
+				return false;
+			client_copies_end(call->copies);
+			call->copies = NULL;
+			for (i = 0; i < call->count; i++)
+				call->has_read_copied |=
+					call->accesses[i].kind == REEF_READ;
+			end_call(call);
+			break;
 		case ENDED:
-			return true;
+			if (likely(!call->has_read_copied) ||
+			    is_confirmed(call))
+				return true;
+			break;
 		}
 	}
 }
@@ -577,6 +696,8 @@ bool client_call_is_ready(const struct client_call *call)
 {
 	if (call->state == ASKED)
 		return is_answered(call);
+	if (call->state == COPIES)
+		return client_copies_is_ready(call->copies);
 	return call->state != POSTED || !call->under_way;
 }
 
@@ -585,6 +706,8 @@ int client_call_wait(struct client_call *call)
 	uint32_t i;
 	int rc;
 
+	if (call->state == COPIES)
+		return client_copies_wait(call->copies);
 	if (call->state == ASKED) {
 		rc = reef_queue_wait_until(call->reef->member.queue,
 					   is_answered, call, REEF_FOREVER);
@@ -596,6 +719,8 @@ int client_call_wait(struct client_call *call)
 				call->accesses[i].status = rc;
 		client_job_unref(call->job);
 		call->job = NULL;
+		call->touched = rc;
+		call->has_read_copied = false;
 		end_call(call);
 		return 0;
 	}

@@ -17,6 +17,19 @@ void client_call_give(struct reef *reef, struct client_call *call);
 void client_call_free(struct client_call *calls);
 void client_call_begin(struct client_call *call, struct reef *reef,
 		       struct reef_access *accesses, uint32_t count);
+/* Begin with the parts of accesses to memory with copies (copies.h), which are
+ * posted in that version of the view and no other. What a node refused is not
+ * repeated: -REEF_ENOTDONE, -ESTALE, when the keeper has seen to it. */
+void client_call_begin_parts(struct client_call *call, struct reef *reef,
+			     struct reef_access *accesses, uint32_t count,
+			     uint64_t version);
+/* Begin with asking the keeper to make an extent usable, and nothing else.
+ * number: what was attached with that number, at that node over that link, is
+ * of no use any more; 0: just that. */
+void client_call_begin_touch(struct client_call *call, struct reef *reef,
+			     uint32_t extent, uint32_t node,
+			     uint32_t link_number, uint64_t number);
+int client_call_touched(const struct client_call *call); /* what it said */
 /* Go on as far as it goes without waiting. True: it has ended. */
 bool client_call_step(struct client_call *call);
 /* Wait until client_call_step can do something. */

@@ -1,396 +1,832 @@
 /* copies.c - see copies.h. A CAS goes
  *
  *                    arbiter matched           done at the primary
- *   UNDECIDED --C1--> WON ---------------C2--> 0, result == compare
- *       |             another value there
- *       +-----------> LOST --------------C2--> 0, result: what the primary has
- *       |             in doubt, and there is neither compare nor operand
- *       +-----------> COVERED -----------C2--> -REEF_EINDOUBT
- *       |             the arbiter cannot be reached
- *       +-----------> its error */
+ *   UNDECIDED --C1--> WON ---------------C2--> DONE: 0, result == compare
+ *    ^  ^  |          another value there
+ *    |  |  +--------> LOST --------------C2--> DONE: 0, what the primary has
+ *    |  |  |          in doubt, and there is neither compare nor operand
+ *    |  |  +--------> COVERED -----------C2--> DONE: -REEF_EINDOUBT
+ *    |  |  |          it had won before the row changed: (7)
+ *    |  |  +---------------------------------> DONE: 0, or -REEF_EINDOUBT
+ *    |  +--- in doubt; the row has changed (WON, LOST)
+ *    +------ LOST, of an FAA: with what the primary has
+ *
+ * The engine looks at all accesses of a list anew before each phase: whatever
+ * is to be done at one comes before whatever is to be done at a later one.
+ *
+ *   PREPARE --parts posted--> POSTED --ended--> PREPARE
+ *      |  ^                                       |
+ *      |  +-- answered -- ASKING <-- place unknown, or a copy is gone
+ *      +-- nothing is left --> ENDED */
 #include "pool/client/handle/copies.h"
 
 #include "base/mutant.h"
+#include "pool/client/handle/call.h"
+#include "pool/client/handle/space.h"
 
-#include <errno.h>
-#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
 
-#define ATTEMPTS 64 /* each further one needs another lost link */
+#define LIST_MAX 64u /* accesses in a list; a longer one is several */
+#define LIST_FEW 1u  /* of the small ones, of which there may be thousands */
+#define ATTEMPTS 64u /* of a list; each needs another lost link or row */
+#define ADDS 65535u  /* of an FAA; each lost to another client */
+#define AT_PRIMARY 1u
+#define AT_ARBITER 2u
 
-enum fate { UNDECIDED, WON, LOST, COVERED, FAILED };
+enum state { PREPARE, ASKING, POSTED, ENDED };
+enum fate { UNDECIDED, WON, LOST, COVERED };
 
-struct work {
-	const struct client_copies *copies;
-	struct reef_access *accesses;
-	uint32_t count;
-	uint8_t fates[CLIENT_COPIES_MAX];  /* of CASes */
-	uint64_t found[CLIENT_COPIES_MAX]; /* what the arbiter has */
-	uint64_t told[CLIENT_COPIES_MAX];  /* what the primary has */
-	struct reef_access parts[3 * CLIENT_COPIES_MAX];
-	uint32_t owners[3 * CLIENT_COPIES_MAX]; /* whose part it is */
-	uint32_t parts_count;
+/* Where the copies of an access are, as of one view. */
+struct route {
+	uint32_t node, link_number;
+	uint32_t twin; /* the arbiter's extent; 0: the primary is its own */
+	uint32_t twin_node;
+	uint64_t number, twin_number; /* of their remotes */
 };
 
-static uint64_t primary_at(const struct work *work, uint64_t address)
-{
-	const struct client_copies *copies = work->copies;
+/* How far an access is. */
+struct item {
+	struct route route;
+	uint8_t fate;
+	uint8_t written;  /* AT_PRIMARY, AT_ARBITER: a WRITE, and a blind FAA */
+	bool is_compared; /* compare and operand are known */
+	bool is_doubted;  /* a CAS at the arbiter was */
+	bool has_won;	  /* before the row changed, at the arbiter: */
+	uint32_t won_at;
+	uint64_t compare, operand;
+	uint64_t found; /* what the arbiter has */
+	uint64_t told;	/* what the primary has */
+	uint32_t adds;
+};
 
-	return REEF_MUTATED(COPIES_PRIMARY_FIRST)
-		       ? copies->arbiter_of(copies->context, address)
-		       : address;
+struct owner {
+	uint32_t item;
+	uint8_t at;
+	bool is_look; /* a READ for ourselves, not the caller's */
+};
+
+struct client_copies {
+	struct reef *reef;
+	struct client_call *call; /* what does a phase's parts */
+	struct reef_access *accesses;
+	uint32_t count;
+	int pending;
+	const uint64_t *header;
+	enum state state;
+	bool has_failed;   /* nothing more is begun */
+	uint32_t from, to; /* the list under way */
+	uint32_t attempts;
+	uint32_t cohort;    /* of client_pin */
+	uint64_t until_ns;  /* how long it waits for another row; 0: not yet */
+	uint32_t asked;	    /* the extent that the keeper was asked about */
+	uint32_t asked_for; /* the access that it is for */
+	uint32_t
+		gone_for; /* the access of which a copy is gone, + 1; 0: none */
+	uint32_t parts_count;
+	struct client_copies *next;
+	/* The members from here on stay when the storage is used again. */
+	uint32_t room;
+	struct item *items;
+	struct owner *owners;
+	struct reef_access *parts;
+};
+
+/* --- storage --- */
+
+static struct client_copies *copies_create(uint32_t room)
+{
+	uint32_t parts = 2 * room + 2;
+	size_t size = sizeof(struct client_copies);
+	struct client_copies *copies;
+
+	size += room * sizeof(struct item);
+	size += parts * (sizeof(struct reef_access) + sizeof(struct owner));
+	copies = malloc(size);
+	if (!copies)
+		return NULL;
+	copies->room = room;
+	copies->items = (struct item *)(copies + 1);
+	copies->parts = (struct reef_access *)(copies->items + room);
+	copies->owners = (struct owner *)(copies->parts + parts);
+	return copies;
 }
 
-static uint64_t arbiter_at(const struct work *work, uint64_t address)
+struct client_copies *client_copies_begin(struct reef *reef,
+					  struct reef_access *accesses,
+					  uint32_t count, int pending,
+					  const uint64_t *header)
 {
-	const struct client_copies *copies = work->copies;
+	bool many = count > LIST_FEW;
+	struct client_copies *copies = reef->copies_free[many];
+	/* A list of one has no more than a window of the smallest calls. */
+	struct client_call *call = client_call_take(reef, many ? 256 : 1);
 
-	return REEF_MUTATED(COPIES_PRIMARY_FIRST)
-		       ? address
-		       : copies->arbiter_of(copies->context, address);
+	if (!call)
+		return NULL;
+	if (copies)
+		reef->copies_free[many] = copies->next;
+	else
+		copies = copies_create(many ? LIST_MAX : LIST_FEW);
+	if (!copies) {
+		client_call_give(reef, call);
+		return NULL;
+	}
+	memset(copies, 0, offsetof(struct client_copies, room));
+	copies->reef = reef;
+	copies->call = call;
+	copies->accesses = accesses;
+	copies->count = count;
+	copies->pending = pending;
+	copies->header = header;
+	copies->cohort = client_pin(reef);
+	return copies;
 }
 
-static void add_part(struct work *work, uint32_t owner, struct reef_access part)
+void client_copies_end(struct client_copies *copies)
 {
-	part.flags = 0;
-	work->owners[work->parts_count] = owner;
-	work->parts[work->parts_count++] = part;
+	struct reef *reef = copies->reef;
+	bool many = copies->room > LIST_FEW;
+
+	client_unpin(reef, copies->cohort);
+	client_call_give(reef, copies->call);
+	copies->next = reef->copies_free[many];
+	reef->copies_free[many] = copies;
 }
 
-static int run_parts(struct work *work)
+void client_copies_free(struct client_copies *copies)
 {
-	return work->parts_count ? reef_execute(work->copies->reef, work->parts,
-						work->parts_count)
-				 : 0;
+	struct client_copies *next;
+
+	for (; copies; copies = next) {
+		next = copies->next;
+		free(copies);
+	}
 }
 
-/* --- W --- */
+/* --- accesses --- */
 
-static void add_write(struct work *work, uint32_t i)
+static struct item *item_of(struct client_copies *copies, uint32_t i)
 {
-	struct reef_access part = work->accesses[i];
-
-	add_part(work, i, part);
-	part.address =
-		work->copies->arbiter_of(work->copies->context, part.address);
-	if (!REEF_MUTATED(COPIES_WRITE_ONE))
-		add_part(work, i, part);
+	return &copies->items[i - copies->from];
 }
 
-/* Of the two parts of a WRITE the worse counts: what may have happened anywhere
- * is in doubt, what happened at one copy alone, too. */
-static void note_write(struct reef_access *access, int status, bool is_first)
+static bool is_pending(const struct client_copies *copies, uint32_t i)
 {
-	int other = access->status;
+	return copies->accesses[i].status == copies->pending;
+}
 
-	access->status = status;
-	if (is_first || status == other)
+static uint32_t extent_of(const struct reef_access *access)
+{
+	return (uint32_t)(access->address >> 32);
+}
+
+/* True if it changes a word by CAS. */
+static bool is_change(const struct reef_access *access)
+{
+	return access->kind == REEF_CAS ||
+	       (access->kind == REEF_FAA && !(access->flags & REEF_BLIND));
+}
+
+static void finish(struct client_copies *copies, uint32_t i, int status)
+{
+	copies->accesses[i].status = status;
+	copies->has_failed |= status != 0;
+}
+
+static void finish_change(struct client_copies *copies, uint32_t i,
+			  uint64_t result, int status)
+{
+	copies->accesses[i].result = result;
+	finish(copies, i, status);
+}
+
+/* An access cannot be carried on, because of rc: what is said of it. */
+static void fail(struct client_copies *copies, uint32_t i, int rc)
+{
+	const struct item *item = item_of(copies, i);
+	bool is_over = rc == -REEF_EFENCED || rc == -REEF_EHOSTDEAD ||
+		       rc == -REEF_ELOST;
+
+	if (!is_over && (item->written || item->is_doubted || item->has_won ||
+			 item->fate == WON || item->fate == COVERED))
+		rc = -REEF_EINDOUBT;
+	finish(copies, i, rc);
+}
+
+/* Every access that is at this extent fails. */
+static void fail_extent(struct client_copies *copies, uint32_t extent, int rc)
+{
+	for (uint32_t i = copies->from; i < copies->to; i++)
+		if (is_pending(copies, i) &&
+		    (extent_of(&copies->accesses[i]) == extent ||
+		     item_of(copies, i)->route.twin == extent))
+			fail(copies, i, rc);
+}
+
+/* Nothing more is begun after a failure: what was not begun is not done. */
+static void drop_undecided(struct client_copies *copies)
+{
+	const struct item *item;
+
+	for (uint32_t i = copies->from; i < copies->to; i++) {
+		item = item_of(copies, i);
+		if (!is_pending(copies, i) || item->fate)
+			continue;
+		if (item->written || item->is_doubted || item->has_won)
+			finish(copies, i, -REEF_EINDOUBT);
+		else
+			copies->accesses[i].status = -REEF_ENOTDONE;
+	}
+}
+
+/* How many accesses from there on are one list: up to one that is ordered. */
+static uint32_t list_end(const struct client_copies *copies, uint32_t from)
+{
+	uint32_t to = from + 1;
+
+	while (to < copies->count && to - from < copies->room &&
+	       !(copies->accesses[to].flags & REEF_ORDERED))
+		to++;
+	return to;
+}
+
+static void begin_list(struct client_copies *copies)
+{
+	copies->from = copies->to;
+	if (copies->from == copies->count)
 		return;
-	if (status == 0 || other == 0)
-		access->status = -REEF_EINDOUBT;
-	else if (other != -REEF_ENOTDONE && status == -REEF_ENOTDONE)
-		access->status = other;
+	copies->to = list_end(copies, copies->from);
+	copies->attempts = 0;
+	memset(copies->items, 0,
+	       (copies->to - copies->from) * sizeof(struct item));
+	for (uint32_t i = copies->from; i < copies->to; i++)
+		if (copies->accesses[i].kind == REEF_CAS) {
+			item_of(copies, i)->compare =
+				copies->accesses[i].compare;
+			item_of(copies, i)->operand =
+				copies->accesses[i].operand;
+			item_of(copies, i)->is_compared = true;
+		}
 }
 
-/* Do every WRITE at both copies; plain: and every READ, in one batch. */
-static int write_all(struct work *work, bool plain)
+/* --- routes --- */
+
+/* A WRITE was done at some copies, and the row is another: which of those that
+ * are there now have it? A new copy was made from the one that was left. */
+static uint8_t carry_written(const struct route *was, const struct route *is,
+			     uint8_t written)
 {
-	struct reef_access *access;
-	uint32_t i;
-	int rc;
-
-	work->parts_count = 0;
-	for (i = 0; i < work->count; i++) {
-		if (work->accesses[i].kind == REEF_WRITE)
-			add_write(work, i);
-		else if (plain)
-			add_part(work, i, work->accesses[i]);
-	}
-	rc = run_parts(work);
-	for (i = 0; i < work->parts_count; i++) {
-		access = &work->accesses[work->owners[i]];
-		note_write(access, work->parts[i].status,
-			   !i || work->owners[i - 1] != work->owners[i]);
-	}
-	return rc;
-}
-
-/* --- C1 --- */
-
-/* Find out about a CAS in doubt: (5). */
-static int settle_at_arbiter(struct work *work, uint32_t i)
-{
-	const struct reef_access *access = &work->accesses[i];
-	uint64_t at = arbiter_at(work, access->address);
-	int rc;
-
-	if (REEF_MUTATED(COPIES_SETTLE_PRIMARY))
-		at = access->address;
-	rc = reef_read(work->copies->reef, at, &work->found[i], 8);
-	if (rc)
-		return rc;
-	if (work->found[i] == access->operand)
-		work->fates[i] = WON;
-	else if (work->found[i] != access->compare)
-		work->fates[i] = COVERED;
+	if (was->twin == is->twin)
+		return written;
+	if ((is->node == was->node && written & AT_PRIMARY) ||
+	    (is->node == was->twin_node && written & AT_ARBITER))
+		return AT_PRIMARY | AT_ARBITER;
 	return 0;
 }
 
-static void note_decision(struct work *work, const struct reef_access *part,
-			  uint32_t i)
+static void change_route(struct item *item, const struct route *route)
 {
-	struct reef_access *access = &work->accesses[i];
-	int rc = part->status;
+	const struct route *was = &item->route;
+	bool is_same = was->twin == route->twin &&
+		       was->number == route->number &&
+		       was->twin_number == route->twin_number;
 
-	if (rc == 0) {
-		work->found[i] = part->result;
-		work->fates[i] = part->result == access->compare ? WON : LOST;
-		return;
+	item->written = carry_written(was, route, item->written);
+	if (!is_same && item->fate == WON) { /* (7) */
+		item->has_won = true;
+		item->won_at = was->twin;
 	}
-	if (rc == -REEF_EINDOUBT)
-		rc = settle_at_arbiter(work, i);
-	if (rc && rc != -REEF_ENOTDONE) {
-		access->status = rc;
-		work->fates[i] = FAILED;
-	}
+	if (!is_same && (item->fate == WON || item->fate == LOST))
+		item->fate = UNDECIDED;
+	item->route = *route;
 }
 
-/* Put every CAS that is not decided into a batch for the arbiter. */
-static void add_undecided(struct work *work, bool is_first)
+/* Have the keeper make an extent usable; gone: as of that route it is not. */
+static void ask(struct client_copies *copies, uint32_t i, uint32_t extent,
+		const struct route *gone)
 {
-	struct reef_access part;
-	uint32_t i;
-
-	work->parts_count = 0;
-	for (i = 0; i < work->count; i++) {
-		part = work->accesses[i];
-		if (part.kind == REEF_WRITE && is_first &&
-		    REEF_MUTATED(COPIES_ONE_PHASE))
-			add_write(work, i);
-		if (part.kind != REEF_CAS || work->fates[i])
-			continue;
-		part.address = arbiter_at(work, part.address);
-		add_part(work, i, part);
-	}
+	copies->asked = extent;
+	copies->asked_for = i;
+	copies->state = ASKING;
+	client_call_begin_touch(
+		copies->call, copies->reef, extent, gone ? gone->node : 0,
+		gone ? gone->link_number : 0, gone ? gone->number : 0);
 }
 
-/* Let the arbiter decide every CAS. Returns the first error; -EBUSY: a link was
- * lost at each attempt, and nothing of the rest happened. */
-static int arbitrate(struct work *work)
+/* A copy of an access is gone, although its row named it: wait for another row.
+ */
+static void await_row(struct client_copies *copies, uint32_t i,
+		      const struct route *gone)
 {
-	uint32_t i, attempt, owner;
+	uint64_t now_ns = reef_now_ns();
+
+	if (!copies->until_ns)
+		copies->until_ns =
+			now_ns + client_patience_ns(copies->reef->client);
+	if (now_ns >= copies->until_ns)
+		fail(copies, i, -REEF_ENOLINK);
+	else
+		ask(copies, i, extent_of(&copies->accesses[i]), gone);
+}
+
+static int check_entry(const struct reef_access *access,
+		       const struct client_entry *entry)
+{
+	uint64_t offset = (uint32_t)access->address;
+	uint64_t length = access->kind == REEF_CAS || access->kind == REEF_FAA
+				  ? 8
+				  : access->length;
+	uint8_t rights = entry->twin ? entry->copied_rights : entry->rights;
+
+	if (offset > entry->size || length > entry->size - offset)
+		return -EFAULT;
+	return rights & (access->kind == REEF_READ || access->kind == REEF_FLUSH
+				 ? REEF_RIGHT_READ
+				 : REEF_RIGHT_WRITE)
+		       ? 0
+		       : -EACCES;
+}
+
+/* Look up where an access goes; inside. 0: it is known, or the access has
+ * failed.  -EAGAIN: the keeper was asked. */
+static int find_route(struct client_copies *copies, uint32_t i)
+{
+	const struct reef_access *access = &copies->accesses[i];
+	struct route route = {0};
+	struct client_entry *entry;
+	int rc = client_entry_find(copies->reef, extent_of(access), &entry);
+
+	if (rc == -EAGAIN) {
+		ask(copies, i, extent_of(access), NULL);
+		return rc;
+	}
+	if (!rc)
+		rc = check_entry(access, entry);
+	if (rc) {
+		fail(copies, i, rc);
+		return 0;
+	}
+	route.node = entry->node;
+	route.link_number = entry->link_number;
+	route.number = entry->number;
+	route.twin = entry->twin;
+	if (route.twin) {
+		rc = client_entry_find(copies->reef, route.twin, &entry);
+		route.twin_node = rc ? 0 : entry->node;
+		route.twin_number = rc ? 0 : entry->number;
+	}
+	if (rc == -EAGAIN) {
+		ask(copies, i, route.twin, NULL);
+	} else if (rc) {
+		await_row(copies, i, &route);
+		rc = copies->state == ASKING ? -EAGAIN : 0;
+	} else {
+		change_route(item_of(copies, i), &route);
+	}
+	return rc;
+}
+
+/* The same for all accesses of the list, in one view; *version. */
+static int find_routes(struct client_copies *copies, uint64_t *version)
+{
+	uint32_t phase = client_enter(copies->reef), i;
 	int rc = 0;
 
-	for (attempt = 0; attempt < ATTEMPTS && !rc; attempt++) {
-		add_undecided(work, attempt == 0);
-		if (!work->parts_count)
-			return 0;
-		run_parts(work);
-		for (i = 0; i < work->parts_count; i++) {
-			owner = work->owners[i];
-			if (work->parts[i].kind != REEF_CAS)
-				continue;
-			note_decision(work, &work->parts[i], owner);
-			if (!rc && work->fates[owner] == FAILED)
-				rc = work->accesses[owner].status;
-		}
+	*version = 0;
+	for (i = copies->from; i < copies->to && !rc; i++) {
+		if (!is_pending(copies, i))
+			continue;
+		rc = find_route(copies, i);
+		if (!rc && *version && *version != copies->reef->seen)
+			i = copies->from - 1; /* another view: once more */
+		*version = copies->reef->seen;
 	}
-	return rc ? rc : -EBUSY;
+	client_leave(copies->reef, phase);
+	return rc;
 }
 
-/* --- C2 --- */
+/* --- parts --- */
 
-static void add_cas_at_primary(struct work *work, uint32_t i)
+static uint64_t address_at(struct client_copies *copies, uint32_t i, uint8_t at)
 {
-	struct reef_access part = work->accesses[i];
+	const struct route *route = &item_of(copies, i)->route;
+	uint64_t address = copies->accesses[i].address;
 
-	part.address = primary_at(work, part.address);
-	if (work->fates[i] != WON)
-		part.operand = work->found[i];
-	if (work->fates[i] == WON || !REEF_MUTATED(COPIES_NO_HELP))
-		add_part(work, i, part);
-	if (work->fates[i] == WON)
-		return;
-	add_part(work, i,
+	if (at == AT_PRIMARY || !route->twin)
+		return address;
+	return (uint64_t)route->twin << 32 | (uint32_t)address;
+}
+
+static void add_part(struct client_copies *copies, uint32_t i, uint8_t at,
+		     struct reef_access part)
+{
+	part.flags = 0;
+	part.address = address_at(copies, i, at);
+	copies->owners[copies->parts_count] = (struct owner){i, at, false};
+	copies->parts[copies->parts_count++] = part;
+}
+
+/* READ the word at the primary, for ourselves. */
+static void add_look(struct client_copies *copies, uint32_t i)
+{
+	add_part(copies, i, AT_PRIMARY,
 		 (struct reef_access){
 			 .kind = REEF_READ,
 			 .length = 8,
-			 .address = work->accesses[i].address,
-			 .local = &work->told[i],
+			 .local = &item_of(copies, i)->told,
 		 });
+	copies->owners[copies->parts_count - 1].is_look = true;
 }
 
-/* True if something of that access is still to be done at the primary. */
-static bool is_pending(const struct work *work, uint32_t i)
+/* A WRITE at one copy, with the header that goes in front of it. */
+static void add_write(struct client_copies *copies, uint32_t i, uint8_t at)
 {
-	const struct reef_access *access = &work->accesses[i];
+	struct reef_access part = copies->accesses[i];
 
-	if (access->kind == REEF_CAS)
-		return access->status == -REEF_ENOTDONE &&
-		       (work->fates[i] == WON || work->fates[i] == LOST ||
-			work->fates[i] == COVERED);
-	return access->kind == REEF_READ && access->status == -REEF_ENOTDONE;
-}
-
-/* Take in how an access went at the primary. To repeat its CAS does no harm: it
- * compares with a value that does not come back. */
-static void note_done(struct work *work, uint32_t i, int status)
-{
-	struct reef_access *access = &work->accesses[i];
-
-	if (status == -REEF_ENOTDONE ||
-	    (status == -REEF_EINDOUBT && access->kind == REEF_CAS))
-		return;
-	if (access->kind == REEF_READ) {
-		access->status = status;
-		return;
+	if (copies->header && !i && (uint32_t)part.address >= 8) {
+		add_part(copies, i, at,
+			 (struct reef_access){
+				 .kind = REEF_WRITE,
+				 .length = 8,
+				 .local = (void *)copies->header,
+			 });
+		copies->parts[copies->parts_count - 1].address -= 8;
+		copies->owners[copies->parts_count - 1].is_look = true;
 	}
-	access->result =
-		work->fates[i] == WON ? access->compare : work->told[i];
-	access->status =
-		status || work->fates[i] == COVERED ? -REEF_EINDOUBT : 0;
-	/* A loser that could not look has changed nothing of its own; and of a
-	 * session that has ended nothing is in doubt to itself. */
-	if (status && (work->fates[i] == LOST || status == -REEF_EFENCED ||
-		       status == -REEF_EHOSTDEAD))
-		access->status = status;
+	add_part(copies, i, at, part);
 }
 
-static int finish_at_primary(struct work *work)
+static void add_writes(struct client_copies *copies)
 {
-	uint32_t i, attempt, last;
-	int rc = 0;
+	const struct item *item;
 
-	for (attempt = 0; attempt < ATTEMPTS; attempt++) {
-		work->parts_count = 0;
-		for (i = 0; i < work->count; i++) {
-			if (!is_pending(work, i))
-				continue;
-			if (work->accesses[i].kind == REEF_CAS)
-				add_cas_at_primary(work, i);
-			else
-				add_part(work, i, work->accesses[i]);
+	for (uint32_t i = copies->from; i < copies->to; i++) {
+		item = item_of(copies, i);
+		if (!is_pending(copies, i) ||
+		    copies->accesses[i].kind == REEF_READ)
+			continue;
+		if (is_change(&copies->accesses[i])) {
+			if (!item->is_compared && item->route.twin)
+				add_look(copies, i);
+			continue;
 		}
-		if (!work->parts_count)
-			break;
-		run_parts(work);
-		/* The last part of an access that went wrong counts, or the
-		 * last of all. */
-		for (i = 0; i < work->parts_count; i = last + 1) {
-			last = i;
-			while (!work->parts[last].status &&
-			       last + 1 < work->parts_count &&
-			       work->owners[last + 1] == work->owners[i])
-				last++;
-			note_done(work, work->owners[i],
-				  work->parts[last].status);
-			while (last + 1 < work->parts_count &&
-			       work->owners[last + 1] == work->owners[i])
-				last++;
+		if (!(item->written & AT_PRIMARY))
+			add_write(copies, i, AT_PRIMARY);
+		if (!(item->written & AT_ARBITER) && item->route.twin &&
+		    !REEF_MUTATED(COPIES_WRITE_ONE))
+			add_write(copies, i, AT_ARBITER);
+	}
+}
+
+/* Where the arbiter of a CAS is: the twin, or what a mutant takes for it. */
+static uint8_t arbiter_of(const struct item *item)
+{
+	if (REEF_MUTATED(COPIES_PRIMARY_FIRST) ||
+	    (REEF_MUTATED(COPIES_SETTLE_PRIMARY) && item->is_doubted))
+		return AT_PRIMARY;
+	return AT_ARBITER;
+}
+
+static void add_undecided(struct client_copies *copies)
+{
+	struct reef_access part;
+	const struct item *item;
+
+	for (uint32_t i = copies->from; i < copies->to; i++) {
+		item = item_of(copies, i);
+		part = copies->accesses[i];
+		if (!is_pending(copies, i) || !is_change(&part) || item->fate)
+			continue;
+		if (item->is_compared) {
+			part.kind = REEF_CAS;
+			part.compare = item->compare;
+			part.operand = item->operand;
 		}
+		add_part(copies, i, arbiter_of(item), part);
 	}
-	for (i = 0; i < work->count; i++) {
-		if (is_pending(work, i))
-			work->accesses[i].status = -REEF_EINDOUBT;
-		if (!rc && work->accesses[i].status != -REEF_ENOTDONE)
-			rc = work->accesses[i].status;
+}
+
+/* What is to be done of a CAS at the primary, once it is decided. */
+static void add_decided(struct client_copies *copies, uint32_t i)
+{
+	const struct item *item = item_of(copies, i);
+	struct reef_access part = copies->accesses[i];
+
+	part.kind = REEF_CAS;
+	part.compare = item->compare;
+	part.operand = item->fate == WON ? item->operand : item->found;
+	if (item->fate == WON || !REEF_MUTATED(COPIES_NO_HELP))
+		add_part(copies, i,
+			 REEF_MUTATED(COPIES_PRIMARY_FIRST) ? AT_ARBITER
+							    : AT_PRIMARY,
+			 part);
+	if (item->fate != WON)
+		add_look(copies, i);
+}
+
+static void add_last(struct client_copies *copies)
+{
+	for (uint32_t i = copies->from; i < copies->to; i++) {
+		if (!is_pending(copies, i))
+			continue;
+		if (copies->accesses[i].kind == REEF_READ)
+			add_part(copies, i, AT_PRIMARY, copies->accesses[i]);
+		else if (is_change(&copies->accesses[i]) &&
+			 item_of(copies, i)->fate)
+			add_decided(copies, i);
 	}
-	return rc;
+}
+
+static bool has_changes(const struct client_copies *copies)
+{
+	for (uint32_t i = copies->from; i < copies->to; i++)
+		if (is_pending(copies, i) && is_change(&copies->accesses[i]))
+			return true;
+	return false;
+}
+
+/* Choose the next phase's parts. */
+static void add_parts(struct client_copies *copies)
+{
+	copies->parts_count = 0;
+	if (!copies->has_failed) {
+		add_writes(copies);
+		if (REEF_MUTATED(COPIES_ONE_PHASE) && copies->parts_count &&
+		    !copies->owners[0].is_look)
+			add_undecided(copies);
+		if (!has_changes(copies))
+			add_last(copies);
+		if (!copies->parts_count)
+			add_undecided(copies);
+	}
+	if (!copies->parts_count)
+		add_last(copies);
+}
+
+/* --- what came of a part --- */
+
+/* True if a copy is not there any more. */
+static bool is_gone(int status)
+{
+	return status == -REEF_ELOST || status == -EFAULT;
+}
+
+static void note_gone(struct client_copies *copies, uint32_t i)
+{
+	if (!copies->gone_for)
+		copies->gone_for = i + 1;
+}
+
+/* A WRITE has both copies. */
+static void note_written(struct client_copies *copies, uint32_t i, uint8_t at)
+{
+	struct item *item = item_of(copies, i);
+
+	item->written |= at;
+	if (!item->route.twin || REEF_MUTATED(COPIES_WRITE_ONE) ||
+	    item->written == (AT_PRIMARY | AT_ARBITER))
+		finish(copies, i, 0);
+}
+
+/* The arbiter has decided a CAS, as this was what it had before. */
+static void decide(struct client_copies *copies, uint32_t i, uint64_t before)
+{
+	struct item *item = item_of(copies, i);
+
+	item->found = before;
+	if (before == item->compare ||
+	    (before == item->operand && (item->is_doubted || item->has_won)))
+		item->fate = WON;
+	else if (item->has_won) /* (7) */
+		finish_change(copies, i, item->compare,
+			      item->won_at == item->route.twin && item->won_at
+				      ? 0
+				      : -REEF_EINDOUBT);
+	else
+		item->fate = item->is_doubted ? COVERED : LOST;
+}
+
+/* An FAA has lost: the next attempt, from what the primary has. */
+static void compare_anew(struct client_copies *copies, uint32_t i)
+{
+	struct item *item = item_of(copies, i);
+
+	if (item->adds++ == ADDS) {
+		finish(copies, i, -EBUSY);
+		return;
+	}
+	item->fate = UNDECIDED;
+	item->is_doubted = false;
+	item->is_compared = true;
+	item->compare = item->told;
+	item->operand = item->told + copies->accesses[i].operand;
+}
+
+/* A CAS is done at the primary; of who lost, the word was READ. */
+static void settle(struct client_copies *copies, uint32_t i)
+{
+	struct item *item = item_of(copies, i);
+
+	if (item->fate == WON)
+		finish_change(copies, i, item->compare, 0);
+	else if (item->fate == COVERED)
+		finish(copies, i, -REEF_EINDOUBT);
+	else if (copies->accesses[i].kind == REEF_FAA)
+		compare_anew(copies, i);
+	else if (item->told == item->compare && !REEF_MUTATED(COPIES_NO_HELP))
+		item->fate = UNDECIDED; /* it has only become that */
+	else
+		finish_change(copies, i, item->told, 0);
+}
+
+/* The copy that is alone has decided: that is all. */
+static void settle_alone(struct client_copies *copies, uint32_t i)
+{
+	struct item *item = item_of(copies, i);
+
+	item->told = item->found;
+	if (item->fate)
+		settle(copies, i);
+}
+
+static void note_decided(struct client_copies *copies, uint32_t i, int status,
+			 uint64_t result)
+{
+	struct item *item = item_of(copies, i);
+
+	if (!status) {
+		decide(copies, i, result);
+		if (!item->route.twin && is_pending(copies, i))
+			settle_alone(copies, i);
+		return;
+	}
+	if (status == -REEF_EINDOUBT || is_gone(status))
+		item->is_doubted = true; /* (5) */
+	if (is_gone(status))
+		note_gone(copies, i);
+	else if (status != -REEF_EINDOUBT)
+		fail(copies, i, status);
+}
+
+/* Take in a part that was done, or why it was not. */
+static void note_part(struct client_copies *copies, uint32_t at)
+{
+	const struct owner *owner = &copies->owners[at];
+	const struct reef_access *part = &copies->parts[at];
+	uint32_t i = owner->item;
+	struct item *item = item_of(copies, i);
+	int status = part->status;
+
+	if (!is_pending(copies, i) || status == -REEF_ENOTDONE ||
+	    status == -ESTALE)
+		return;
+	if (part->kind == REEF_FAA && !status &&
+	    is_change(&copies->accesses[i])) {
+		finish_change(copies, i, part->result, 0); /* alone */
+		return;
+	}
+	if (is_change(&copies->accesses[i]) && part->kind != REEF_FAA) {
+		if (part->kind == REEF_CAS && !item->fate) {
+			note_decided(copies, i, status, part->result);
+			return;
+		}
+		/* To repeat it at the primary does no harm: it compares with a
+		 * value that does not come back. */
+		if (status == -REEF_EINDOUBT)
+			return;
+		if (!status && owner->is_look && !item->fate)
+			compare_anew(copies, i);
+		else if (!status && (owner->is_look || item->fate == WON))
+			settle(copies, i);
+	} else if (!status && copies->accesses[i].kind == REEF_READ) {
+		finish(copies, i, 0);
+	} else if (!status && !owner->is_look) {
+		note_written(copies, i, owner->at);
+	}
+	if (is_gone(status))
+		note_gone(copies, i);
+	else if (status)
+		fail(copies, i, status);
+}
+
+/* True if the parts of one access that come before this one were done. */
+static bool is_after_done(const struct client_copies *copies, uint32_t at)
+{
+	uint32_t item = copies->owners[at].item;
+
+	while (at && copies->owners[at - 1].item == item &&
+	       copies->owners[at - 1].at == copies->owners[at].at)
+		if (copies->parts[--at].status)
+			return false;
+	return true;
 }
 
 /* Mutant COPIES_TELL_PENDING: a loser is told what the arbiter has. */
-static void tell_pending(struct work *work)
+static void tell_pending(struct client_copies *copies)
 {
-	for (uint32_t i = 0; i < work->count; i++) {
-		if (work->accesses[i].kind != REEF_CAS ||
-		    work->fates[i] != LOST)
-			continue;
-		work->accesses[i].result = work->found[i];
-		work->accesses[i].status = 0;
-	}
+	for (uint32_t i = copies->from; i < copies->to; i++)
+		if (is_pending(copies, i) && item_of(copies, i)->fate == LOST)
+			finish_change(copies, i, item_of(copies, i)->found, 0);
 }
 
-/* --- a list --- */
-
-static int execute_list(struct work *work)
+static void note_parts(struct client_copies *copies)
 {
-	bool has_cas = false;
-	uint32_t i;
-	int rc, late;
+	bool is_whole = true;
 
-	for (i = 0; i < work->count; i++) {
-		work->accesses[i].status = -REEF_ENOTDONE;
-		work->fates[i] = UNDECIDED;
-		has_cas |= work->accesses[i].kind == REEF_CAS;
+	for (uint32_t at = 0; at < copies->parts_count; at++) {
+		is_whole &= !copies->parts[at].status;
+		if (copies->parts[at].status || is_after_done(copies, at))
+			note_part(copies, at);
 	}
-	if (!has_cas)
-		return write_all(work, true);
-	rc = REEF_MUTATED(COPIES_ONE_PHASE) ? 0 : write_all(work, false);
-	if (rc)
-		return rc;
-	rc = arbitrate(work);
+	copies->attempts += !is_whole;
 	if (REEF_MUTATED(COPIES_TELL_PENDING))
-		tell_pending(work);
-	late = finish_at_primary(work);
-	return rc ? rc : late;
+		tell_pending(copies);
+	copies->state = PREPARE;
 }
 
-/* FAA: a loop of READ and CAS. */
-static int add_to_word(struct work *work)
+/* The keeper has answered: the extent is usable, or why it is not. */
+static void note_answer(struct client_copies *copies)
 {
-	struct reef_access *add = work->accesses;
-	struct reef_access cas = {.kind = REEF_CAS, .address = add->address};
-	uint32_t attempt;
-	int rc = reef_read(work->copies->reef, add->address, &cas.compare, 8);
+	uint32_t i = copies->asked_for;
+	int rc = client_call_touched(copies->call);
 
-	work->accesses = &cas;
-	for (attempt = 0; !rc && attempt < UINT16_MAX; attempt++) {
-		cas.operand = cas.compare + add->operand;
-		rc = execute_list(work);
-		if (rc || cas.result == cas.compare)
+	copies->state = PREPARE;
+	if (!rc)
+		return;
+	if (copies->asked != extent_of(&copies->accesses[i]) && is_gone(rc))
+		note_gone(copies, i);
+	else
+		fail_extent(copies, copies->asked, rc);
+	if (!is_gone(rc) && is_pending(copies, i))
+		fail(copies, i, rc);
+}
+
+/* --- the engine --- */
+
+static void prepare(struct client_copies *copies)
+{
+	uint32_t gone_for = copies->gone_for;
+	uint64_t version;
+
+	copies->gone_for = 0;
+	if (gone_for && is_pending(copies, gone_for - 1)) {
+		await_row(copies, gone_for - 1,
+			  &item_of(copies, gone_for - 1)->route);
+		return;
+	}
+	if (copies->attempts > ATTEMPTS)
+		copies->has_failed = true;
+	if (copies->has_failed)
+		drop_undecided(copies);
+	if (find_routes(copies, &version) || copies->state != PREPARE)
+		return;
+	add_parts(copies);
+	if (copies->parts_count) {
+		client_call_begin_parts(copies->call, copies->reef,
+					copies->parts, copies->parts_count,
+					version);
+		copies->state = POSTED;
+		return;
+	}
+	if (copies->has_failed) {
+		copies->state = ENDED;
+		return;
+	}
+	begin_list(copies);
+	if (copies->from == copies->count)
+		copies->state = ENDED;
+}
+
+bool client_copies_step(struct client_copies *copies)
+{
+	for (;;) {
+		switch (copies->state) {
+		case PREPARE:
+			prepare(copies);
 			break;
-		cas.compare = cas.result;
+		case ASKING:
+			if (!client_call_step(copies->call))
+				return false;
+			note_answer(copies);
+			break;
+		case POSTED:
+			if (!client_call_step(copies->call))
+				return false;
+			note_parts(copies);
+			break;
+		case ENDED:
+			return true;
+		}
 	}
-	if (!rc && attempt == UINT16_MAX)
-		rc = -EBUSY;
-	work->accesses = add;
-	add->result = cas.compare;
-	add->status = rc;
-	return rc;
 }
 
-/* How many accesses from there on are one list: up to one that is ordered; an
- * FAA is a list of its own. */
-static uint32_t list_length(const struct reef_access *accesses, uint32_t count)
+int client_copies_wait(struct client_copies *copies)
 {
-	uint32_t length = 1;
-
-	if (accesses[0].kind == REEF_FAA)
-		return 1;
-	while (length < count && !(accesses[length].flags & REEF_ORDERED) &&
-	       accesses[length].kind != REEF_FAA)
-		length++;
-	return length;
+	return client_call_wait(copies->call);
 }
 
-int client_copies_execute(const struct client_copies *copies,
-			  struct reef_access *accesses, uint32_t count)
+bool client_copies_is_ready(const struct client_copies *copies)
 {
-	struct work work = {.copies = copies};
-	uint32_t from = 0;
-	int rc = 0;
-
-	if (count > CLIENT_COPIES_MAX)
-		return -E2BIG;
-	reef_enter(copies->reef);
-	while (from < count && !rc) {
-		work.accesses = accesses + from;
-		work.count = list_length(work.accesses, count - from);
-		from += work.count;
-		rc = work.accesses[0].kind == REEF_FAA ? add_to_word(&work)
-						       : execute_list(&work);
-	}
-	reef_leave(copies->reef);
-	for (; from < count; from++)
-		accesses[from].status = -REEF_ENOTDONE;
-	return rc;
+	return client_call_is_ready(copies->call);
 }

@@ -44,6 +44,7 @@
 #include "base/mutant.h"
 #include "fabric/near.h"
 #include "pool/client/handle/call.h"
+#include "pool/client/handle/copies.h"
 #include "pool/client/handle/space.h"
 #include "pool/client/keeper/view.h"
 #include "wire/states.h"
@@ -102,6 +103,8 @@ void client_handle_close(struct reef *reef)
 	client_member_remove(reef->client, &reef->member);
 	client_call_free(reef->calls_free[0]);
 	client_call_free(reef->calls_free[1]);
+	client_copies_free(reef->copies_free[0]);
+	client_copies_free(reef->copies_free[1]);
 	if (reef->epoll_fd >= 0)
 		close(reef->epoll_fd);
 	reef_port_close(reef->port);
@@ -214,6 +217,11 @@ int client_entry_find(struct reef *reef, uint32_t number,
 			.link = extent->link,
 			.remote = extent->remote,
 		};
+		if (unlikely(extent->twin)) {
+			entry->twin = extent->twin;
+			entry->copied_rights = entry->rights;
+			entry->rights = 0;
+		}
 		if (entry->queue == reef->near)
 			entry->near_rights = entry->rights;
 		*out = entry;
@@ -312,6 +320,23 @@ static inline uint32_t join_cohort(struct reef *reef)
 	return young;
 }
 
+static inline void enter_cohort(struct reef *reef, uint32_t cohort)
+{
+	if (!reef->entered[cohort]++)
+		pin_epoch(reef, cohort);
+}
+
+static inline void leave_cohort(struct reef *reef, uint32_t cohort)
+{
+	/* cppcheck-suppress arrayIndexOutOfBoundsCond ; never COHORT */
+	reef_assert(reef->entered[cohort]);
+	if (!--reef->entered[cohort])
+		/* Release: what was read before is not looked at any more; the
+		 * partner is the keeper's load of the pin. */
+		atomic_store_explicit(&reef->member.pins[cohort], UINT64_MAX,
+				      memory_order_release);
+}
+
 void reef_enter(struct reef *reef)
 {
 	uint32_t *word = word_of(reef, true), cohort = STRANGERS;
@@ -324,8 +349,7 @@ void reef_enter(struct reef *reef)
 		cohort = join_cohort(reef);
 		*word = DEEPER | cohort;
 	}
-	if (!reef->entered[cohort]++)
-		pin_epoch(reef, cohort);
+	enter_cohort(reef, cohort);
 }
 
 void reef_leave(struct reef *reef)
@@ -339,13 +363,22 @@ void reef_leave(struct reef *reef)
 		cohort = *word & COHORT;
 		*word = 0;
 	}
-	/* cppcheck-suppress arrayIndexOutOfBoundsCond ; never COHORT */
-	reef_assert(reef->entered[cohort]);
-	if (!--reef->entered[cohort])
-		/* Release: what was read before is not looked at any more; the
-		 * partner is the keeper's load of the pin. */
-		atomic_store_explicit(&reef->member.pins[cohort], UINT64_MAX,
-				      memory_order_release);
+	leave_cohort(reef, cohort);
+}
+
+uint32_t client_pin(struct reef *reef)
+{
+	uint32_t cohort = join_cohort(reef);
+
+	if (!REEF_MUTATED(COPIES_UNPINNED))
+		enter_cohort(reef, cohort);
+	return cohort;
+}
+
+void client_unpin(struct reef *reef, uint32_t cohort)
+{
+	if (!REEF_MUTATED(COPIES_UNPINNED))
+		leave_cohort(reef, cohort);
 }
 
 uint64_t reef_epoch(const struct reef *reef)

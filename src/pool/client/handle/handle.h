@@ -4,6 +4,7 @@
  *   access.c   reading, writing, tasks
  *   call.c     a list of accesses, from one state to the next (call.h);
  *              window.c: its operations
+ *   copies.c   changes of memory that has two copies (copies.h)
  *   near.h     extents' memory in place
  *   space.c    spaces of a handle (space.h); short.c: short addresses
  *   block.c    blocks in them
@@ -27,6 +28,7 @@
 #define CLIENT_CACHE 256 /* extents that a handle finds without a lock */
 
 struct client_call;
+struct client_copies;
 struct inbox_links;
 struct inbox_place;
 struct open_pool;
@@ -36,8 +38,10 @@ struct reef_watch;
 struct client_entry {
 	uint32_t extent; /* 0: empty */
 	uint32_t node, link_number;
-	uint8_t rights;
+	uint8_t rights;	     /* 0 where there are copies: */
 	uint8_t near_rights; /* what may be done in place; 0: it is not near */
+	uint8_t copied_rights; /* so nobody changes one of them alone */
+	uint32_t twin; /* the extent that arbitrates; 0: there are no copies */
 	uint64_t size;
 	uint64_t number;
 	struct reef_queue *queue;
@@ -77,6 +81,7 @@ struct reef {
 	struct reef_port *port;
 	struct reef_space *spaces;
 	struct client_call *calls_free[2]; /* for few accesses, for many */
+	struct client_copies *copies_free[2];
 	struct client_call *tasks;
 	uint32_t tasks_count;
 	int epoll_fd; /* -1: none yet */
@@ -102,6 +107,10 @@ static inline void client_leave(struct reef *reef, uint32_t phase)
 	reef_crowd_leave(&reef->member.calls, phase);
 }
 
+/* As reef_enter and reef_leave, for something of the handle's own that is not
+ * the calling fiber's. Returns the cohort, for client_unpin. */
+uint32_t client_pin(struct reef *reef);
+void client_unpin(struct reef *reef, uint32_t cohort);
 /* True if the caller may be inside reef_enter: it is, or somebody is in the
  * third cohort, whose members nobody knows (handle.c). */
 bool client_may_be_inside(const struct reef *reef);

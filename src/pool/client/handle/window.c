@@ -9,14 +9,29 @@
 
 /* --- building --- */
 
-static bool has_right(const struct client_entry *entry,
-		      const struct reef_access *access)
+static bool has_right(uint8_t rights, const struct reef_access *access)
 {
 	uint8_t need = access->kind == REEF_READ || access->kind == REEF_FLUSH
 			       ? REEF_RIGHT_READ
 			       : REEF_RIGHT_WRITE;
 
-	return (entry->rights & need) != 0;
+	return (rights & need) != 0;
+}
+
+/* An entry that does not give the right: it may be of memory with copies, where
+ * READs alone are done here. */
+static __attribute__((noinline)) int
+resolve_copied(struct client_call *call, const struct reef_access *access,
+	       const struct client_entry *entry)
+{
+	if (!entry->twin || !has_right(entry->copied_rights, access))
+		return -EACCES;
+	if (call->is_part)
+		return 0;
+	if (access->kind != REEF_READ)
+		return -EXDEV;
+	call->has_read_copied = true;
+	return 0;
 }
 
 static uint64_t access_length(const struct reef_access *access)
@@ -39,7 +54,11 @@ int call_resolve_access(struct client_call *call,
 	if (offset > (*entry)->size ||
 	    access_length(access) > (*entry)->size - offset)
 		return -EFAULT;
-	return has_right(*entry, access) ? 0 : -EACCES;
+	if (unlikely(call->is_part && call->version != call->reef->seen))
+		return -ESTALE;
+	return likely(has_right((*entry)->rights, access))
+		       ? 0
+		       : resolve_copied(call, access, *entry);
 }
 
 int call_part_of(struct client_call *call, const struct client_entry *entry)
@@ -114,7 +133,7 @@ bool call_add_access(struct client_call *call, uint32_t index,
 			piece = length_max;
 		*add_op(call, index, part, false, entry) = (struct reef_op){
 			.kind = access->kind,
-			.flags = inner ? 0 : access->flags,
+			.flags = inner ? 0 : access->flags & REEF_ORDERED,
 			.length = access->kind == REEF_CAS ||
 						  access->kind == REEF_FAA
 					  ? 0

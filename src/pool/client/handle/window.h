@@ -16,7 +16,9 @@
 #define PARTS CLIENT_LOST_MAX /* links in a window */
 #define PENDING 1	      /* status of an access that is to be done */
 
-enum call_state { BUILD, POSTED, ROOM, DOUBT, ASKED, ENDED };
+enum call_state { BUILD, POSTED, ROOM, DOUBT, ASKED, COPIES, ENDED };
+
+struct client_copies;
 
 /* What one operation does of an access. */
 struct piece {
@@ -63,6 +65,12 @@ struct client_call {
 	uint32_t ops_count, parts_count;
 	struct client_job *job; /* the keeper's: client_touch_job, or: */
 	bool is_settling;	/* client_settle_job, with all lost links */
+	bool is_confirming;	/* client_lease_job: call.c (6) */
+	bool is_part;		/* client_call_begin_parts, of: */
+	uint64_t version;
+	int touched;		      /* status of client_call_begin_touch */
+	bool has_read_copied;	      /* call.c (6) */
+	struct client_copies *copies; /* call.c (5) */
 	struct reef_task *task;
 	struct client_call *next;
 	bool has_header;
@@ -89,8 +97,9 @@ static inline struct reef_access *call_access_of(struct client_call *call,
 
 /* --- building: between client_enter and client_leave --- */
 
-/* Find the extent of an access.  -EAGAIN: the keeper has to be asked.  -EFAULT,
- * -EACCES: the access may not be done. */
+/* Find the extent of an access.  -EAGAIN: the keeper has to be asked.  -EXDEV:
+ * it changes memory that has copies.  -ESTALE: the view is not the one that the
+ * parts are of.  -EFAULT, -EACCES: the access may not be done. */
 int call_resolve_access(struct client_call *call,
 			const struct reef_access *access,
 			struct client_entry **entry);

@@ -103,6 +103,10 @@
 struct reef_heap;
 struct reef_random;
 
+/* A flag of an FAA inside the library: nobody wants its result. Where memory
+ * has two copies, it is added to both at once. */
+#define REEF_BLIND 4u
+
 #define REEF_CHUNK_SIZE (UINT64_C(1) << 20)
 #define REEF_UNIT_SIZE (UINT64_C(1) << 16)
 #define REEF_HEAP_NUMBER_MAX 4095u

@@ -38,6 +38,7 @@
 #include "wire/states.h"
 
 #define ASK_MIN_NS (4 * CLIENT_MILLISECOND)
+#define LEASE_PAUSE_NS CLIENT_MILLISECOND
 #define BEAT_NS (5 * CLIENT_SECOND / 2) /* from one beat to the next */
 
 /* --- R8 --- */
@@ -395,6 +396,38 @@ static int renew_once(struct reef_client *client)
 	atomic_store(&client->looked_ns, asked_ns);
 	return 0;
 }
+
+bool client_lease_runs(const struct reef_client *client)
+{
+	uint64_t ttl_ns = atomic_load(&client->ttl_ns);
+
+	return reef_now_ns() <
+	       atomic_load(&client->looked_ns) + ttl_ns - ttl_ns / 8;
+}
+
+static int run_lease(struct reef_client *client, struct client_job *job)
+{
+	uint64_t until_ns = reef_now_ns() + client_patience_ns(client);
+	int rc = 0;
+
+	(void)job;
+	while (!rc && !client_lease_runs(client)) {
+		rc = client_over(client);
+		if (!rc && (client->stopping || reef_now_ns() >= until_ns))
+			rc = -REEF_ENOLINK;
+		if (rc)
+			break;
+		client->renew_now = true;
+		client_wake(&client->changed);
+		rc = client_wait(&client->changed, LEASE_PAUSE_NS);
+	}
+	return rc;
+}
+
+const struct client_job_ops client_lease_ops = {
+	.size = sizeof(struct client_job),
+	.run = run_lease,
+};
 
 int client_renew_main(void *arg)
 {

@@ -84,6 +84,7 @@ struct client_space {
 
 struct client_extent { /* [l] */
 	uint32_t extent, ordinal, epoch, node;
+	uint32_t twin; /* the extent that arbitrates (copies.h); 0: it does */
 	uint8_t state;
 	bool listed;  /* [k] the refresh under way has told of it */
 	bool removed; /* LOST, because its space gave it back: nothing was there

@@ -2,6 +2,7 @@
  * several clients change one word, die at any operation, and lose links. */
 #include "fixture/pool_world.h"
 #include "pool/client/handle/copies.h"
+#include "pool/client/handle/handle.h"
 #include "pool/client/keeper/keeper.h"
 #include "pool/client/keeper/view.h"
 
@@ -28,21 +29,27 @@ static struct {
 	uint8_t winners[WRITERS * TRIES + 1]; /* by number */
 	uint64_t strike_at, posts;	      /* of the first writer */
 	bool lossy;
+	struct reef_fiber *fiber;
 	uint32_t doubts, lost;
 } scene;
 
-static uint64_t arbiter_of(void *context, uint64_t address)
+static uint64_t arbiter_of(uint64_t address)
 {
-	(void)context;
 	return address - scene.primary + scene.arbiter;
 }
 
-static struct client_copies copies_of(const struct member *member)
+/* Let a member take one extent for the other's arbiter; 0: none. */
+static void pair(struct member *member, uint64_t arbiter)
 {
-	return (struct client_copies){
-		.reef = member->reef,
-		.arbiter_of = arbiter_of,
-	};
+	struct reef_client *client = member->client;
+	struct client_extent *extent;
+
+	pthread_mutex_lock(&client->lock);
+	extent = client_extent_find(client, (uint32_t)(scene.primary >> 32));
+	if (extent)
+		extent->twin = (uint32_t)(arbiter >> 32);
+	client_view_bump(client);
+	pthread_mutex_unlock(&client->lock);
 }
 
 static uint64_t entry_at(uint64_t word)
@@ -88,7 +95,8 @@ static int make_copies(struct member *member)
 		if (!scene.primary)
 			scene.primary = block;
 		else if (node_of(member, block) !=
-			 node_of(member, scene.primary))
+				 node_of(member, scene.primary) &&
+			 (uint32_t)block == (uint32_t)scene.primary)
 			scene.arbiter = block;
 	}
 	WANT(scene.arbiter);
@@ -107,7 +115,6 @@ static void note_told(uint64_t word)
 /* READ the word as a user does: it does not go back. */
 static int look(struct member *member, uint64_t *word)
 {
-	struct client_copies copies = copies_of(member);
 	struct reef_access access = {
 		.kind = REEF_READ,
 		.length = 8,
@@ -116,7 +123,7 @@ static int look(struct member *member, uint64_t *word)
 	};
 	uint64_t told = scene.told;
 
-	TRY(client_copies_execute(&copies, &access, 1));
+	TRY(reef_execute(member->reef, &access, 1));
 	WANT(WORD_NUMBER(*word) >= told);
 	note_told(*word);
 	return 0;
@@ -133,8 +140,7 @@ static int check_word(struct member *member, uint64_t word)
 		return 0;
 	TRY(reef_read(member->reef, entry_at(word), entry, 16));
 	WANT(entry[0] == word && entry[1] == ~word);
-	TRY(reef_read(member->reef, arbiter_of(NULL, entry_at(word)), entry,
-		      16));
+	TRY(reef_read(member->reef, arbiter_of(entry_at(word)), entry, 16));
 	WANT(entry[0] == word && entry[1] == ~word);
 	return 0;
 }
@@ -169,7 +175,6 @@ static int judge(struct member *member, const struct reef_access *cas, int rc)
 /* Publish an entry with the next number. 1: it is ours. */
 static int publish(struct member *member, uint32_t try, uint64_t word)
 {
-	struct client_copies copies = copies_of(member);
 	uint64_t next = WORD(WORD_NUMBER(word) + 1, member->number, try);
 	uint64_t entry[2] = {next, ~next};
 	struct reef_access accesses[] = {
@@ -188,7 +193,7 @@ static int publish(struct member *member, uint32_t try, uint64_t word)
 	};
 
 	return judge(member, &accesses[1],
-		     client_copies_execute(&copies, accesses, 2));
+		     reef_execute(member->reef, accesses, 2));
 }
 
 static int writes(struct member *member)
@@ -204,6 +209,8 @@ static int writes(struct member *member)
 		scene.step = 1;
 	}
 	TRY(member_await(member, &scene.step, 1));
+	TRY(reef_read(member->reef, scene.primary, &word, 8));
+	pair(member, scene.arbiter);
 	for (try = 0; try < TRIES && rounds < ROUNDS; try++) {
 		TRY(look(member, &word));
 		TRY(check_word(member, word));
@@ -212,6 +219,7 @@ static int writes(struct member *member)
 			return rc;
 		rounds += (uint32_t)rc;
 	}
+	pair(member, 0);
 	/* Nobody waits for the dead. */
 	WANT(rounds > ROUNDS / 8);
 	return 0;
@@ -256,6 +264,136 @@ static void client_copies_of_a_word_are_linearizable(void **state)
 	assert_true(scene.doubts && scene.lost);
 }
 
+/* --- an epoch --- */
+
+/* The first member is held up before it helps; the other goes on, and would
+ * take a value again that it had before, once an epoch has ended. */
+static int lags(struct member *member)
+{
+	struct reef_access cas = {.kind = REEF_CAS, .compare = 1, .operand = 9};
+	struct reef_space *space;
+	uint64_t word;
+
+	TRY(member_space(member, &space));
+	TRY(member_await(member, &scene.step, 1));
+	cas.address = scene.primary;
+	TRY(reef_read(member->reef, scene.primary, &word, 8));
+	pair(member, scene.arbiter);
+	scene.posts = 0;
+	scene.step = 2;
+	TRY(reef_execute(member->reef, &cas, 1));
+	scene.step = 4;
+	pair(member, 0);
+	return 0;
+}
+
+static int leads(struct member *member)
+{
+	uint64_t word, other;
+
+	TRY(make_copies(member));
+	TRY(reef_write(member->reef, scene.primary, &(uint64_t){1}, 8));
+	/* The arbiter is ahead, of one who died. */
+	TRY(reef_write(member->reef, scene.arbiter, &(uint64_t){2}, 8));
+	pair(member, scene.arbiter);
+	scene.step = 1;
+	TRY(member_await(member, &scene.step, 3));
+	TRY(reef_cas(member->reef, scene.primary, 1, 7, &word));
+	WANT(word == 2);
+	TRY(reef_cas(member->reef, scene.primary, 2, 3, &word));
+	WANT(word == 2);
+	TRY(reef_epoch_end(member->reef));
+	TRY(reef_cas(member->reef, scene.primary, 3, 1, &word));
+	WANT(word == 3);
+	TRY(member_await(member, &scene.step, 4));
+	TRY(reef_read(member->reef, scene.primary, &word, 8));
+	TRY(reef_read(member->reef, scene.arbiter, &other, 8));
+	WANT(word == other);
+	pair(member, 0);
+	return 0;
+}
+
+/* The second batch of the first member's CAS is what helps. */
+static void hold_up(struct member *member, bool is_posted)
+{
+	if (member->number != 1 || is_posted || scene.step != 2 ||
+	    reef_fiber_self() != scene.fiber || ++scene.posts != 2)
+		return;
+	scene.step = 3;
+	reef_sleep(2 * SECOND);
+}
+
+static int lags_here(struct member *member)
+{
+	scene.fiber = reef_fiber_self();
+	return lags(member);
+}
+
+static int run_epoch(void)
+{
+	struct pool pool = {.posts = hold_up, .ttl_ns = 8 * SECOND};
+
+	memset(&scene, 0, sizeof(scene));
+	pool_start(&pool, 1);
+	pool_add(&pool, lags_here);
+	pool_add(&pool, leads);
+	return pool_end(&pool);
+}
+
+static void client_copies_pin_their_epoch(void **state)
+{
+	(void)state;
+	assert_int_equal(run_epoch(), 0);
+}
+
+/* --- a lease --- */
+
+/* Without the broker, a READ counts while the lease runs, and no longer. */
+static int reads_for_a_lease(struct member *member)
+{
+	uint64_t word;
+
+	TRY(make_copies(member));
+	pair(member, scene.arbiter);
+	TRY(reef_read(member->reef, scene.primary, &word, 8));
+	reef_sim_host_kill(member->pool->host);
+	TRY(reef_sleep(member->pool->ttl_ns / 2));
+	TRY(reef_read(member->reef, scene.primary, &word, 8));
+	TRY(reef_sleep(member->pool->ttl_ns / 2));
+	WANT(reef_read(member->reef, scene.primary, &word, 8) == -REEF_ENOLINK);
+	/* Memory with one copy is read as ever. */
+	pair(member, 0);
+	return reef_read(member->reef, scene.primary, &word, 8);
+}
+
+static int run_lease(void)
+{
+	struct pool pool = {.patience_ns = SECOND, .ttl_ns = 4 * SECOND};
+
+	memset(&scene, 0, sizeof(scene));
+	pool_start(&pool, 1);
+	pool_add(&pool, reads_for_a_lease);
+	return pool_end(&pool);
+}
+
+static void client_copies_are_read_under_a_lease(void **state)
+{
+	(void)state;
+	assert_int_equal(run_lease(), 0);
+}
+
+/* --- mutants --- */
+
+#if !SANITIZED
+static int run_mutant(enum reef_mutant mutant, uint64_t seed)
+{
+	if (mutant == REEF_MUTANT_COPIES_UNPINNED)
+		return run_epoch();
+	if (mutant == REEF_MUTANT_COPIES_READ_EXPIRED)
+		return run_lease();
+	return run(seed);
+}
+
 static void client_copies_mutants_are_found(void **state)
 {
 	static const enum reef_mutant mutants[] = {
@@ -269,7 +407,7 @@ static void client_copies_mutants_are_found(void **state)
 		try_quiet = true;
 		reef_mutate(mutants[i]);
 		for (seed = 1; seed <= 300 && !found; seed++)
-			found = run(seed) == -EXDEV;
+			found = run_mutant(mutants[i], seed) == -EXDEV;
 		reef_mutate(REEF_MUTANT_NONE);
 		try_quiet = false;
 		if (!found)
@@ -278,16 +416,58 @@ static void client_copies_mutants_are_found(void **state)
 		assert_true(found);
 	}
 }
+#endif
+
+/* --- without waiting --- */
+
+/* Tasks go the same way, several at a time. */
+static int submits(struct member *member)
+{
+	struct reef_task tasks[4] = {0};
+	struct reef_access adds[4];
+	uint64_t word;
+
+	TRY(make_copies(member));
+	pair(member, scene.arbiter);
+	for (uint32_t i = 0; i < 4; i++) {
+		adds[i] = (struct reef_access){
+			.kind = REEF_FAA,
+			.address = scene.primary,
+			.operand = 1u << 8 * i,
+		};
+		tasks[i].accesses = &adds[i];
+		tasks[i].count = 1;
+		WANT(reef_task_submit(member->reef, &tasks[i]) == 0);
+	}
+	for (uint32_t i = 0; i < 4; i++)
+		TRY(reef_task_wait(member->reef, &tasks[i]));
+	TRY(reef_read(member->reef, scene.primary, &word, 8));
+	WANT(word == 0x01010101);
+	TRY(reef_read(member->reef, scene.arbiter, &word, 8));
+	WANT(word == 0x01010101);
+	pair(member, 0);
+	return 0;
+}
+
+static void client_copies_by_tasks_are_the_same(void **state)
+{
+	struct pool pool = {.ttl_ns = 3600 * SECOND};
+
+	(void)state;
+	memset(&scene, 0, sizeof(scene));
+	pool_start(&pool, 1);
+	pool_add(&pool, submits);
+	pool_finish(&pool);
+}
 
 /* --- budgets --- */
 
 static int count_operations(struct member *member, struct reef_access *accesses,
 			    uint32_t count, struct reef_counts *out)
 {
-	struct client_copies copies = copies_of(member);
 	struct reef_counts before = reef_count_read(&member->count), after;
 
-	TRY(client_copies_execute(&copies, accesses, count));
+	TRY(reef_execute(member->reef, accesses, count));
 	after = reef_count_read(&member->count);
 	*out = reef_counts_between(&before, &after);
 	return 0;
@@ -303,6 +483,7 @@ static int keeps_budget(struct member *member)
 	struct reef_counts counts;
 
 	TRY(make_copies(member));
+	pair(member, scene.arbiter);
 	read.address = cas.address = faa.address = scene.primary;
 	read.local = &word;
 	write.address = scene.primary + ENTRIES_AT;
@@ -330,6 +511,7 @@ static int keeps_budget(struct member *member)
 	WANT(word == 42);
 	TRY(reef_read(member->reef, scene.arbiter, &word, 8));
 	WANT(word == 42);
+	pair(member, 0);
 	return 0;
 }
 
@@ -348,7 +530,12 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(client_copies_of_a_word_are_linearizable),
+		cmocka_unit_test(client_copies_pin_their_epoch),
+		cmocka_unit_test(client_copies_are_read_under_a_lease),
+#if !SANITIZED
 		cmocka_unit_test(client_copies_mutants_are_found),
+#endif
+		cmocka_unit_test(client_copies_by_tasks_are_the_same),
 		cmocka_unit_test(client_copies_keep_their_budget),
 	};
 

@@ -15,7 +15,6 @@
 #include "cmd/json.h"
 #include "cmd/metrics.h"
 #include "cmd/operate.h"
-#include "cmd/page.h"
 #include "cmd/view.h"
 #include "cmd/watch.h"
 
@@ -188,8 +187,6 @@ static void add_headers(struct MHD_Response *response, const char *type)
 	MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
 	MHD_add_response_header(response, "Content-Security-Policy",
 				"default-src 'none'");
-	MHD_add_response_header(response, "Cross-Origin-Resource-Policy",
-				"same-origin");
 }
 
 /* Make a response of a text, which is taken over if `is_owned`, and otherwise
@@ -449,9 +446,7 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *connection,
 			      const char *version, const char *upload,
 			      size_t *upload_size, void **state)
 {
-	struct MHD_Response *part;
 	struct http *http = context;
-	enum MHD_Result sent;
 
 	if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0)
 		return say(connection, MHD_HTTP_METHOD_NOT_ALLOWED,
@@ -469,12 +464,6 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *connection,
 	for (uint32_t i = 0; i < TOPICS; i++)
 		if (strcmp(url, topics[i].path) == 0)
 			return reply_topic(http, connection, (enum topic)i);
-	part = page_make_response(url);
-	if (part) {
-		sent = MHD_queue_response(connection, MHD_HTTP_OK, part);
-		MHD_destroy_response(part);
-		return sent;
-	}
 	return say(connection, MHD_HTTP_NOT_FOUND, "There is no such page.\n");
 }
 
@@ -560,8 +549,9 @@ static void tell_ready(int fd, const char *ready_fd)
 			port, sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV))
 		return;
 	snprintf(line, sizeof(line),
-		 strchr(host, ':') ? "http://[%s]:%s/" : "http://%s:%s/", host,
-		 port);
+		 strchr(host, ':') ? "http://[%s]:%s/metrics"
+				   : "http://%s:%s/metrics",
+		 host, port);
 	if (ready_fd)
 		child_tell_ready(ready_fd, line);
 }

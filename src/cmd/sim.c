@@ -2,9 +2,9 @@
 #include "base/log.h"
 #include "bench/locks.h"
 #include "bench/study.h"
+#include "bench/trees.h"
 #include "cmd/chart.h"
-#include "cmd/cmd.h"
-#include "cmd/table.h"
+#include "cmd/operate.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -29,6 +29,8 @@ struct wish {
 #define POINTS_MAX 16
 #define LINES_MAX REEF_CHART_LINES_MAX
 static_assert(STUDY_POINTS_MAX <= POINTS_MAX && STUDY_LINES_MAX <= LINES_MAX,
+	      "room");
+static_assert(TREES_POINTS_MAX <= POINTS_MAX && TREES_LINES <= LINES_MAX,
 	      "room");
 static_assert(LOCKS_POINTS_MAX <= POINTS_MAX && LOCKS_LINES_MAX <= LINES_MAX,
 	      "room");
@@ -205,17 +207,17 @@ static int run_fabric(const struct wish *wish)
 
 /* --- locks --- */
 
-/* Print on a terminal what is being measured, as it takes minutes; NULL clears
- * the line. */
+/* Print on a terminal what is being measured, as it takes minutes; clients 0:
+ * at all numbers of them; NULL clears the line. */
 static void print_progress(const char *line, uint64_t clients)
 {
 	if (!isatty(STDERR_FILENO))
 		return;
+	fprintf(stderr, "\r\033[K");
+	if (clients)
+		fprintf(stderr, "%llu clients, ", (unsigned long long)clients);
 	if (line)
-		fprintf(stderr, "\r\033[K%llu clients, %s ",
-			(unsigned long long)clients, line);
-	else
-		fprintf(stderr, "\r\033[K");
+		fprintf(stderr, "%s ", line);
 }
 
 static int run_contention(const struct locks_study *study,
@@ -264,6 +266,84 @@ static int run_locks(const struct wish *wish)
 	return rc;
 }
 
+/* --- trees --- */
+
+/* Print what an operation costs, with one client and with the most. */
+static int print_costs(const uint64_t *points, uint32_t count,
+		       struct trees_result results[][TREES_POINTS_MAX])
+{
+	struct reef_table *table =
+		operate_table("<index|>clients|>round trips|>operations|>bytes "
+			      "in|>bytes out|>cache a key|>half within|>99 in "
+			      "100");
+	char text[16];
+	int rc;
+
+	for (uint32_t i = 0; i < 2 * TREES_LINES; i++) {
+		uint32_t point = i % 2 ? count - 1 : 0;
+		const struct trees_result *one = &results[i / 2][point];
+
+		reef_table_cell(table, "%s", trees_lines[i / 2]);
+		reef_table_cell(table, "%llu",
+				(unsigned long long)points[point]);
+		reef_table_cell(table, "%.2f", one->round_trips);
+		reef_table_cell(table, "%.2f", one->operations);
+		reef_table_cell(table, "%.0f", one->bytes_in);
+		reef_table_cell(table, "%.0f", one->bytes_out);
+		reef_table_cell(table, "%.2f", one->cache);
+		reef_table_cell(table, "%s",
+				reef_table_time(one->p50_ns, text));
+		reef_table_cell(table, "%s",
+				reef_table_time(one->p99_ns, text));
+		reef_table_end_row(table);
+	}
+	rc = reef_table_print(table, stdout);
+	reef_table_destroy(table);
+	return rc;
+}
+
+static int run_trees_study(const struct trees_study *study,
+			   const struct wish *wish)
+{
+	struct trees_result results[TREES_LINES][TREES_POINTS_MAX];
+	struct figures rates = {
+		.title = study->title,
+		.subtitle = study->subtitle,
+		.point_name = "clients",
+		.unit = "operations per second",
+		.logarithmic = true,
+		.lines = trees_lines,
+		.points = wish->quick ? trees_quick_points : trees_points,
+	};
+	int rc = 0;
+
+	snprintf(rates.name, sizeof(rates.name), "tree-%s", study->name);
+	for (uint32_t l = 0; !rc && l < TREES_LINES; l++) {
+		print_progress(trees_lines[l], 0);
+		rc = trees_study_run(study, l, rates.points, wish->seed,
+				     results[l]);
+		print_progress(NULL, 0);
+		for (uint32_t p = 0; !rc && rates.points[p]; p++)
+			set_value(&rates, p, l, results[l][p].ops_per_s);
+	}
+	if (!rc)
+		rc = show_figures(&rates, wish->directory);
+	return rc ? rc : print_costs(rates.points, rates.points_count, results);
+}
+
+static int run_trees(const struct wish *wish)
+{
+	int rc = 0;
+
+	for (int i = 0; !rc && trees_studies[i]; i++) {
+		rc = run_trees_study(trees_studies[i], wish);
+		putchar('\n');
+	}
+	if (!rc)
+		fputs(trees_papers, stdout);
+	return rc;
+}
+
 /* --- arguments --- */
 
 static const struct subject {
@@ -272,6 +352,7 @@ static const struct subject {
 } subjects[] = {
 	{"fabric", "a fabric of NICs by itself", run_fabric},
 	{"locks", "a whole pool, and clients that contend", run_locks},
+	{"tree", "the ordered map, beside models of others", run_trees},
 	{0},
 };
 
@@ -302,6 +383,13 @@ static void print_help(void)
 	for (int i = 0; locks_studies[i]; i++)
 		cmd_help_text("  %-12s %s\n", locks_studies[i]->name,
 			      locks_studies[i]->rate_title);
+	cmd_help_text(
+		"\ntree: the ordered map in a whole pool, beside models of "
+		"Sherman, CHIME and DMTree\nwith as much cache: "
+		"operations per second, and what an operation costs\n");
+	for (int i = 0; trees_studies[i]; i++)
+		cmd_help_text("  %-12s %s\n", trees_studies[i]->name,
+			      trees_studies[i]->title);
 	for (int i = 0; subjects[i].name; i++)
 		cmd_tell_word(subjects[i].name, subjects[i].summary);
 	cmd_help_text("\nOptions; what stands behind a semicolon is the "
@@ -366,7 +454,8 @@ int cmd_sim(int argc, char **argv)
 	}
 	if (optind + 1 != argc)
 		return cmd_usage_error("sim",
-				       "say what to simulate: fabric or locks");
+				       "say what to simulate: fabric, locks or "
+				       "tree");
 	for (int i = 0; subjects[i].name; i++)
 		if (strcmp(argv[optind], subjects[i].name) == 0)
 			return run_subject(&subjects[i], &wish);

@@ -2,6 +2,8 @@
  * keys, which are the map's own with another index below. */
 #include "kv/tree.h"
 
+#include "kv/seed.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
@@ -14,6 +16,8 @@
 #define LEAF_LEAST 256u
 #define LEAF_MOST 65536u
 #define LEAF_BITS 20 /* of map_making's of_index; above them inline_max */
+
+uint64_t tree_seed;
 
 /* --- the tree as an index of a map --- */
 
@@ -33,6 +37,7 @@ static int create_tree(struct reef_space *space, uint32_t of_index,
 	const struct tree_options options = {
 		.inline_max = inline_max_of(of_index),
 		.leaf_bytes = leaf_bytes_of(of_index),
+		.seed = tree_seed,
 	};
 	int rc = tree_create(space, &options, owner, root);
 

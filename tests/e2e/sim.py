@@ -1,9 +1,9 @@
-"""sim.py REEF - `reef sim fabric` and `reef sim locks` print tables and draw
-charts, four each.
+"""sim.py REEF - `reef sim fabric`, `locks` and `tree` print tables and draw
+charts.
 
-That the shapes are right is for the unit tests (test_shape.c, test_locks.c);
-here, that they are told: the same on every run, in files that a browser can
-read.
+That the shapes are right is for the unit tests (test_shape.c, test_locks.c,
+test_trees.c); here, that they are told: the same on every run, in files that a
+browser can read.
 """
 
 import os
@@ -18,7 +18,11 @@ CHARTS = {
     "fabric": ["fabric-atomics", "fabric-connections", "fabric-pages",
                "fabric-threads"],
     "locks": ["locks-hot", "locks-hot-wait", "locks-zipf", "locks-zipf-wait"],
+    "tree": ["tree-insert", "tree-lookup", "tree-lookup-64",
+             "tree-lookup-tight", "tree-update"],
 }
+# Tables beside those of the charts: what an operation costs.
+MORE = {"tree": 5}
 
 
 def reef(*arguments, **environment):
@@ -36,7 +40,8 @@ def check_run(directory, subject):
     # A microsecond is written with a letter of its own.
     assert done.stdout.replace("\u00b5s", "us").isascii()
     files = [f"{name}.svg" for name in CHARTS[subject]]
-    assert done.stdout.count("\n---") == len(files), done.stdout
+    tables = len(files) + MORE.get(subject, 0)
+    assert done.stdout.count("\n---") == tables, done.stdout
     assert sorted(os.listdir(charts)) == sorted(files), charts
     for file in files:
         path = os.path.join(charts, file)
@@ -50,8 +55,9 @@ def check_run(directory, subject):
 def main():
     with tempfile.TemporaryDirectory() as directory:
         told = {subject: check_run(directory, subject) for subject in CHARTS}
-        # The same seed tells the same; once more of the one that is quick.
-        assert check_run(directory, "locks") == told["locks"]
+        # The same seed tells the same; once more of those that are quick.
+        for subject in ("locks", "tree"):
+            assert check_run(directory, subject) == told[subject]
         gone = os.path.join(directory, "no", "such")
         assert reef("fabric", "--quick", "--out", gone).returncode == 1
     assert reef("--help").returncode == 0

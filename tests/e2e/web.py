@@ -33,8 +33,8 @@ class Watched(Pool):
 
     @staticmethod
     def http_port(process):
-        return int(re.search(r"http://127.0.0.1:(\d+)/",
-                             process.saw("http://").out).group(1))
+        return int(re.search(r"http://127.0.0.1:(\d+)/metrics",
+                             process.saw("/metrics").out).group(1))
 
     def get(self, path, method="GET", port=None, **headers):
         """Status, headers and body."""
@@ -183,8 +183,8 @@ def check_strangers_are_refused(pool):
         assert status == 405 and headers["Allow"] == "GET, HEAD", method
     status, headers, body = pool.get("/metrics", "HEAD")
     assert status == 200 and not body and int(headers["Content-Length"]) > 99
-    for path in ("/index.html", "/page", "/api", "/api/v1", "/api/v1/",
-                 "/api/v1/../v1/status", "/metrics/", "/../etc/passwd", "/%2e%2e/etc/passwd",
+    for path in ("/", "/api", "/api/v1", "/api/v1/", "/api/v1/../v1/status",
+                 "/metrics/", "/../etc/passwd", "/%2e%2e/etc/passwd",
                  "//metrics", "/api/v2/status"):
         assert pool.get(path)[0] == 404, path
     assert pool.get("/health?x=1")[0] == 200

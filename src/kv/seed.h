@@ -1,0 +1,13 @@
+/* seed.h - what simulations set so that trees are the same each time.
+ *
+ * Thread: any, while no tree is made. */
+#ifndef REEF_KV_SEED_H
+#define REEF_KV_SEED_H
+
+#include <stdint.h>
+
+/* The seed of the fingerprints of trees that are made from now on; 0: each its
+ * own, from the kernel, so that nobody can make keys that collide. */
+extern uint64_t tree_seed;
+
+#endif

@@ -139,9 +139,10 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.name = "fabrics",
 			.variable = "REEF_FABRICS",
 			.type = REEF_CONFIG_LIST,
+			.value_name = "shm|tcp|verbs",
 			.check = settings_check_fabric,
 			.uses = ANYONE,
-			.help = "shm, tcp, verbs: which to use; all",
+			.help = "which to use; all",
 		},
 	[REEF_SET_TLS] =
 		{
@@ -200,11 +201,11 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.name = "keep",
 			.variable = "REEF_KEEP",
 			.type = REEF_CONFIG_LIST,
-			.value_name = "WHAT",
+			.value_name = "holder|image|none",
 			.initial = "holder image",
 			.check = settings_check_keep,
 			.uses = REEF_USE_NODE,
-			.help = "holder, image, none: has its memory",
+			.help = "what has its memory when it ends",
 		},
 	[REEF_SET_KEEP_FOR] =
 		{

@@ -117,6 +117,8 @@ def check_bash_knows_words_and_values(shells):
         "reef up --tls=": ["auto", "yes", "no"],
         "reef up --tls=y": ["yes"],
         "reef up --log d": ["debug"],
+        "reef node --keep ": ["holder", "image", "none"],
+        "reef status --fabrics=t": ["tcp"],
         "reef up --lend ": ["compopt", "+o", "default"],
         "reef up --data ": [],
         "reef map create s m --evict l": ["lru", "lfu"],

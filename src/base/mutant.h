@@ -42,7 +42,8 @@
 #define REEF_MUTANTS_OF_FABRIC(X) \
 	X(FABRIC_END_LATE_HELLO, "F10: a late hello is let in.") \
 	X(FABRIC_END_NEWER, "F10: newer links are ended, too.") \
-	X(FABRIC_END_EARLY, "F10: the end is confirmed before it has come.")
+	X(FABRIC_END_EARLY, "F10: the end is confirmed before it has come.") \
+	X(FABRIC_PIDFD_LATE, "Who watches hears of a process that is in already.")
 
 #define REEF_MUTANTS_OF_BROKER(X) \
 	X(BROKER_ONE_SAMPLE, "A lease is judged by one sample.") \
@@ -180,6 +181,8 @@
 
 #define REEF_MUTANTS_OF_IMAGE(X) \
 	X(KEEP_CLEAN_TWICE, "A clean image comes back a second time.")         \
+	X(KEEP_PIDFDS_LOST, "A second holder is not told of processes.")       \
+	X(KEEP_MAPPERS_LEFT, "Who has memory mapped is left when it is saved.") \
 	X(KEEP_IMAGE_UNSPENT, "A holder's memory leaves an image clean.")      \
 	X(KEEP_RELEASE_FIRST, "A holder gives up before the image is saved.")
 

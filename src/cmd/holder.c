@@ -10,10 +10,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <reef/error.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <syslog.h>
 #include <unistd.h>
 
@@ -39,10 +41,14 @@ static void exec_holder(char *const *words, int listen_fd)
 	_exit(CANNOT_RUN);
 }
 
-int holder_start(void *linger_ns, int listen_fd, const char *path)
+/* It is nobody's child: whoever started it need not bury it. */
+int holder_start(void *linger_ns, int listen_fd, const char *path,
+		 const char *folder)
 {
 	char fd[16], linger[32], state[HOLDER_STATE_SIZE];
-	char *words[] = {"reef", "hold", state, fd, linger, (char *)path, NULL};
+	char *words[] = {"reef", "hold",       state,	       fd,
+			 linger, (char *)path, (char *)folder, NULL};
+	int status = 0;
 	pid_t pid;
 
 	snprintf(state, sizeof(state), "%*s", HOLDER_STATE_SIZE - 1, "");
@@ -50,9 +56,17 @@ int holder_start(void *linger_ns, int listen_fd, const char *path)
 	snprintf(linger, sizeof(linger), "%llu",
 		 (unsigned long long)*(uint64_t *)linger_ns);
 	pid = fork();
-	if (pid == 0)
-		exec_holder(words, listen_fd);
-	return pid < 0 ? -errno : 0;
+	if (pid == 0) {
+		pid = fork();
+		if (pid == 0)
+			exec_holder(words, listen_fd);
+		_exit(pid < 0 ? errno : 0);
+	}
+	if (pid < 0)
+		return -errno;
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	return WIFEXITED(status) ? -WEXITSTATUS(status) : -ECHILD;
 }
 
 /* --- in the holder --- */
@@ -80,25 +94,36 @@ static void show_state(void *context, const struct reef_holder_state *state)
 		 HOLDER_STATE_SIZE - 1, text);
 }
 
-/* Say that nobody came: into the log of the system, as we have no output. */
-static void log_given_up(const struct holding *holding)
+/* Say that nobody came, and what became of the memory: into the log of the
+ * system, as we have no output. */
+static void log_given_up(void *context, const struct reef_holder_end *end)
 {
+	const struct holding *holding = context;
+	char ended[64] = "";
+	bool saved = end->tried && end->rc == 0;
+
+	if (end->ended)
+		snprintf(ended, sizeof(ended),
+			 ", after %u process%s had to be ended", end->ended,
+			 end->ended == 1 ? "" : "es");
 	openlog("reef", LOG_PID, LOG_DAEMON);
 	syslog(LOG_WARNING,
 	       "the holder of node %u of pool %016llx gives up, as the node "
-	       "was not started again: %u extents, %llu bytes, are lost",
+	       "was not started again: %u extents, %llu bytes, are %s%s%s%s",
 	       holding->state.node, (unsigned long long)holding->state.pool,
-	       holding->state.extents,
-	       (unsigned long long)holding->state.bytes);
+	       holding->state.extents, (unsigned long long)holding->state.bytes,
+	       saved ? "saved for its next start" : "lost", ended,
+	       end->tried && end->rc ? "; they cannot be saved: " : "",
+	       end->tried && end->rc ? reef_error_text(end->rc) : "");
 	closelog();
 }
 
 int cmd_hold(int argc, char **argv)
 {
-	struct holding holding = {.words = argc == 5 ? argv[1] : NULL};
+	struct holding holding = {.words = argc > 4 ? argv[1] : NULL};
 	int rc;
 
-	if (argc != 5 || strlen(argv[1]) != HOLDER_STATE_SIZE - 1)
+	if (argc < 5 || argc > 6 || strlen(argv[1]) != HOLDER_STATE_SIZE - 1)
 		return cmd_usage_error(argv[0], "it is started by others");
 	signal(SIGHUP, SIG_IGN);
 	signal(SIGINT, SIG_IGN);
@@ -106,12 +131,12 @@ int cmd_hold(int argc, char **argv)
 	rc = reef_holder_run(&(struct reef_holder_run_options){
 		.listen_fd = atoi(argv[2]),
 		.linger_ns = strtoull(argv[3], NULL, 10),
+		.folder = argc > 5 ? argv[5] : NULL,
+		.gave_up = log_given_up,
 		.changed = show_state,
 		.context = &holding,
 	});
 	if (rc <= 0)
 		unlink(argv[4]);
-	if (rc <= 0 && holding.state.extents)
-		log_given_up(&holding);
 	return rc < 0 ? 1 : 0;
 }

@@ -4,8 +4,10 @@
 #ifndef REEF_CMD_HOLDER_H
 #define REEF_CMD_HOLDER_H
 
-/* Start `reef hold`, which waits for *linger_ns, a uint64_t, when it is alone.
- * For reef_host_options. */
-int holder_start(void *linger_ns, int listen_fd, const char *path);
+/* Start `reef hold`, which waits for *linger_ns, a uint64_t, when it is alone,
+ * then saves what it has in the folder (NULL: nowhere). For
+ * reef_host_options. */
+int holder_start(void *linger_ns, int listen_fd, const char *path,
+		 const char *folder);
 
 #endif

@@ -24,7 +24,9 @@ struct host_keep {
 	struct reef_keep *both, *holder, *image;
 	struct reef_store *store; /* of the image */
 	char *path;		  /* of the holder's socket */
-	int (*start_holder)(void *context, int listen_fd, const char *path);
+	char *folder;		  /* of the image; NULL: none is wanted */
+	int (*start_holder)(void *context, int listen_fd, const char *path,
+			    const char *folder);
 	void *holder_context;
 	struct reef_keep_image_report *saved;
 };
@@ -212,7 +214,7 @@ static int start_holder(void *context, int listen_fd)
 	struct reef_host *host = context;
 
 	return host->keep->start_holder(host->keep->holder_context, listen_fd,
-					host->keep->path);
+					host->keep->path, host->keep->folder);
 }
 
 static int open_holder(struct reef_host *host,
@@ -365,6 +367,10 @@ static int open_image(struct reef_host *host,
 		rc = reef_keep_image_create(host->keep->store, &options->image,
 					    &host->keep->image);
 	host->keep->saved = options->saved;
+	/* The whole path, for the holder: it outlives us. */
+	if (!rc && options->keep_image &&
+	    !(host->keep->folder = realpath(path, NULL)))
+		rc = -errno;
 	return rc;
 }
 
@@ -511,6 +517,7 @@ void reef_host_stop(struct reef_host *host)
 	/* After the last that could be let go of. */
 	reef_holder_close(host->keep->holder);
 	free(host->keep->path);
+	free(host->keep->folder);
 	free(host->keep);
 	free(host->run);
 	reef_secret_destroy(host);

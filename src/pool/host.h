@@ -41,8 +41,10 @@ struct reef_host_options {
 	const char *node_name;	   /* of a node beside a broker */
 	/* Starts a holder of the node's memory (holder.h), whose socket in
 	 * the runtime directory is hold.sock, or hold-NUMBER.sock of a node
-	 * without a broker here. NULL: nothing is kept. */
-	int (*start_holder)(void *context, int listen_fd, const char *path);
+	 * without a broker here. folder: where it saves what nobody came for;
+	 * NULL: nowhere. NULL: nothing is kept. */
+	int (*start_holder)(void *context, int listen_fd, const char *path,
+			    const char *folder);
 	void *holder_context;
 	struct reef_mesh_options mesh;
 	/* mesh, sched, store and key are filled in; listen: in addition to the

@@ -168,6 +168,65 @@ def check_holder_alone_waits_for_a_while(pool):
     assert refused.returncode == 1, refused
 
 
+def check_holder_that_gives_up_saves(pool):
+    """Nobody comes for as long as it was told to wait: the next start has all
+    from the image that it left, once."""
+    up = pool.up(*LEND, "--keep-for", "1s")
+    pool.do("space", "create", "work")
+    for number in range(3):
+        pool.do("map", "put", "work", "things", "a", str(number))
+        up.kill()
+        pool.nothing_is_held()
+        folder = os.path.join(pool.data, "node-1")
+        assert "clean" in os.listdir(folder), os.listdir(folder)
+        up = pool.up(*LEND, "--keep-for", "1s")
+        assert "has again what it lent before" in up.out, up.out
+        assert "clean" not in os.listdir(folder), os.listdir(folder)
+        pool.has_value("a", str(number))
+
+
+def check_holder_that_gives_up_ends_mappers(pool):
+    """One that stands still has the memory mapped, and could change it after
+    it was saved; one that closed its session goes on."""
+    pool.broker(*BROKER)
+    node = pool.node("one", *LEND, "--keep-for", "1s")
+    pool.do("space", "create", "work")
+    stopped = start_mapper(pool, node)
+    stopped.send(signal.SIGSTOP)
+    until("it stands still", lambda: stands_still(stopped.child.pid))
+    others = pool.writers()
+    node.kill()
+    until("it is ended", lambda: stopped.child.poll() is not None)
+    assert stopped.child.poll() == -signal.SIGKILL, stopped.child.poll()
+    until("nothing stays behind", lambda: not pool.holders())
+    node = pool.node("one", *LEND)
+    assert "has again what it lent before" in node.out, node.out
+    finish(others)
+    assert pool.status()["spaces"][0]["lost"] == 0, pool.status()
+
+
+def check_second_holder_knows_who_was_let_in(pool):
+    """The holder dies, and is replaced though nothing changes; then the node
+    dies. Who stood still is ended all the same."""
+    pool.broker(*BROKER)
+    node = pool.node("one", *LEND)
+    pool.do("space", "create", "work")
+    stopped = start_mapper(pool, node)
+    first = pool.holders()
+    assert len(first) == 1, first
+    os.kill(first[0], signal.SIGKILL)
+    until("another is there", lambda: (
+        pool.holders() and pool.holders() != first))
+    stopped.send(signal.SIGSTOP)
+    until("it stands still", lambda: stands_still(stopped.child.pid))
+    node.kill()
+    node = pool.node("one", *LEND)
+    until("it is ended", lambda: stopped.child.poll() is not None)
+    assert stopped.child.poll() == -signal.SIGKILL, stopped.child.poll()
+    finish(pool.writers())
+    assert pool.status()["spaces"][0]["lost"] == 0, pool.status()
+
+
 def check_node_killed_under_writers(pool):
     pool.broker(*BROKER)
     node = pool.node("one", *LEND)

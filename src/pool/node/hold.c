@@ -4,6 +4,7 @@
  * this one is given all of it. */
 #include "pool/node/holder.h"
 
+#include "pool/node/hold_save.h"
 #include "pool/node/holder_wire.h"
 
 #include <errno.h>
@@ -12,11 +13,6 @@
 #include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
-
-struct held_extent {
-	struct reef_keep_line line;
-	int fd;
-};
 
 struct held_client {
 	uint32_t session, number;
@@ -277,6 +273,31 @@ static void tell_state(struct hold *hold)
 	hold->options->changed(hold->options->context, &state);
 }
 
+/* Nobody came for as long as was said: end who has the memory mapped, save it,
+ * and say what came of it. */
+static void give_up(struct hold *hold)
+{
+	struct reef_holder_end end = {.tried = hold->options->folder != NULL};
+	int *pidfds = calloc(hold->clients_count + 1, sizeof(*pidfds));
+	uint32_t i;
+
+	hold->over = true;
+	if (!hold->extents_count) {
+		free(pidfds);
+		return;
+	}
+	for (i = 0; pidfds && i < hold->clients_count; i++)
+		pidfds[i] = hold->clients[i].pidfd;
+	end.rc = pidfds ? hold_end_mappers(pidfds, i, hold->extents,
+					   hold->extents_count, &end.ended)
+			: -ENOMEM;
+	if (end.rc == 0 && end.tried)
+		end.rc = hold_save(hold->options->folder, &hold->head,
+				   hold->extents, hold->extents_count);
+	hold->options->gave_up(hold->options->context, &end);
+	free(pidfds);
+}
+
 int reef_holder_run(const struct reef_holder_run_options *options)
 {
 	struct hold hold = {
@@ -302,7 +323,7 @@ int reef_holder_run(const struct reef_holder_run_options *options)
 		if (rc > 0 && fds[1].revents)
 			let_node_in(&hold);
 		if (rc > 0 && fds[0].revents && hold.node_fd < 0)
-			hold.over = true;
+			give_up(&hold);
 		tell_state(&hold);
 	}
 	rc = rc < 0 ? -errno : hold.told;

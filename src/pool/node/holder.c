@@ -5,8 +5,11 @@
 #include "base/mutant.h"
 #include "base/sched.h"
 #include "pool/node/holder_wire.h"
+#include "pool/node/mapper.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <reef/error.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,11 +27,17 @@ struct holder {
 	struct reef_keep keep;
 	struct reef_holder_options options;
 	struct sockaddr_un address;
-	int fd; /* -1: the holder is gone, and none could be started */
+	int fd;	     /* -1: the holder is gone, and none could be started */
+	bool failed; /* that was said */
 	/* What it has, to be given to another: (3). */
 	struct reef_keep_head head;
 	struct reef_kept_extent *extents; /* the memory is the node's */
 	uint32_t extents_count, extents_room;
+	struct told_client {
+		uint32_t session, number;
+		int pidfd; /* our own */
+	} * clients;
+	uint32_t clients_count, clients_room;
 };
 
 static struct holder *holder_of(struct reef_keep *keep)
@@ -95,6 +104,21 @@ static int say(struct holder *holder, uint32_t kind,
 	return holder->fd < 0 ? -EPIPE : holder_send(holder->fd, &message, fd);
 }
 
+static int say_client(const struct holder *holder,
+		      const struct told_client *client)
+{
+	struct holder_message message = {
+		.magic = HOLDER_MAGIC,
+		.kind = client->pidfd < 0 ? HOLDER_CLIENT_GONE : HOLDER_CLIENT,
+		.session = client->session,
+		.number = client->number,
+	};
+
+	return holder->fd < 0
+		       ? -EPIPE
+		       : holder_send(holder->fd, &message, client->pidfd);
+}
+
 /* Give everything to another holder: this one is gone. */
 static int replace_holder(struct holder *holder)
 {
@@ -110,10 +134,17 @@ static int replace_holder(struct holder *holder)
 	for (i = 0; !rc && i < holder->extents_count; i++)
 		rc = say(holder, HOLDER_ADD, &holder->extents[i].line,
 			 holder->extents[i].memory->fd);
-	reef_log(rc ? REEF_LOG_ERROR : REEF_LOG_WARNING, "node",
-		 rc ? "its holder is gone, and no other can be started: %s"
-		    : "its holder was gone; another has the memory now%.0s",
-		 reef_error_text(rc));
+	for (i = 0; !rc && i < holder->clients_count; i++)
+		if (!REEF_MUTATED(KEEP_PIDFDS_LOST))
+			rc = say_client(holder, &holder->clients[i]);
+	if (!rc || !holder->failed)
+		reef_log(rc ? REEF_LOG_ERROR : REEF_LOG_WARNING, "node",
+			 rc ? "its holder is gone, and no other can be "
+			      "started: %s"
+			    : "its holder was gone; another has the memory "
+			      "now%.0s",
+			 reef_error_text(rc));
+	holder->failed = rc != 0;
 	return rc;
 }
 
@@ -207,36 +238,88 @@ static void holder_note(struct reef_keep *keep,
 	say_surely(holder, HOLDER_NOTE, NULL, -1);
 }
 
+/* See whether the holder is still there: it says nothing by itself. */
+static void holder_tend(struct reef_keep *keep)
+{
+	struct holder *holder = holder_of(keep);
+	struct pollfd one = {.fd = holder->fd, .events = POLLIN};
+
+	if (holder->fd < 0 || poll(&one, 1, 0) > 0)
+		replace_holder(holder);
+}
+
+/* --- whom it knows --- */
+
+static void forget_client(struct holder *holder, uint32_t at)
+{
+	close(holder->clients[at].pidfd);
+	holder->clients[at] = holder->clients[--holder->clients_count];
+}
+
+static void forget_ended(struct holder *holder)
+{
+	uint32_t i = 0;
+
+	while (i < holder->clients_count)
+		if (mapper_has_ended(holder->clients[i].pidfd))
+			forget_client(holder, i);
+		else
+			i++;
+}
+
+/* Remember a client, with a pidfd of our own. */
+static int note_client(struct holder *holder, uint32_t session, uint32_t number,
+		       int pidfd)
+{
+	uint32_t room = holder->clients_room ? 2 * holder->clients_room : 64;
+	struct told_client *grown;
+
+	if (holder->clients_count == holder->clients_room)
+		forget_ended(holder);
+	if (holder->clients_count == holder->clients_room) {
+		grown = realloc(holder->clients, room * sizeof(*grown));
+		if (!grown)
+			return -ENOMEM;
+		holder->clients = grown;
+		holder->clients_room = room;
+	}
+	pidfd = fcntl(pidfd, F_DUPFD_CLOEXEC, 0);
+	if (pidfd < 0)
+		return -errno;
+	holder->clients[holder->clients_count++] =
+		(struct told_client){session, number, pidfd};
+	return 0;
+}
+
 int reef_holder_let_in(void *keep, uint32_t session, uint32_t number, int pidfd)
 {
 	struct holder *holder = holder_of(keep);
-	struct holder_message message = {
-		.magic = HOLDER_MAGIC,
-		.kind = HOLDER_CLIENT,
-		.session = session,
-		.number = number,
-	};
-	int rc = holder->fd < 0 ? -EPIPE
-				: holder_send(holder->fd, &message, pidfd);
+	int rc = note_client(holder, session, number, pidfd);
 
-	if (!is_gone(rc))
+	if (rc)
 		return rc;
-	rc = replace_holder(holder);
-	return rc ? rc : holder_send(holder->fd, &message, pidfd);
+	rc = say_client(holder, &holder->clients[holder->clients_count - 1]);
+	/* Another holder is told of all, of this one too. */
+	if (is_gone(rc))
+		rc = replace_holder(holder);
+	if (rc)
+		forget_client(holder, holder->clients_count - 1);
+	return rc;
 }
 
 void reef_holder_let_go(void *keep, uint32_t session, uint32_t number)
 {
+	struct told_client gone = {session, number, -1};
 	struct holder *holder = holder_of(keep);
-	struct holder_message message = {
-		.magic = HOLDER_MAGIC,
-		.kind = HOLDER_CLIENT_GONE,
-		.session = session,
-		.number = number,
-	};
+	uint32_t i = 0;
 
-	if (holder->fd >= 0)
-		holder_send(holder->fd, &message, -1);
+	while (i < holder->clients_count)
+		if (holder->clients[i].session == session &&
+		    holder->clients[i].number == number)
+			forget_client(holder, i);
+		else
+			i++;
+	say_client(holder, &gone);
 }
 
 /* --- taking over --- */
@@ -275,12 +358,16 @@ static int take_extent(struct holder *holder, struct reef_memory_options like,
 	return note_extent(holder, line, memory);
 }
 
-static int take_client(const struct holder_message *message, int *fd,
+static int take_client(struct holder *holder,
+		       const struct holder_message *message, int *fd,
 		       struct reef_kept *out)
 {
 	int rc = grow((void **)&out->clients, out->clients_count,
 		      sizeof(*out->clients));
 
+	if (!rc)
+		rc = note_client(holder, message->session, message->number,
+				 *fd);
 	if (rc)
 		return rc;
 	out->clients[out->clients_count++] = (struct reef_kept_client){
@@ -320,7 +407,7 @@ static int receive_all(struct holder *holder,
 			rc = take_extent(holder, *like, &message.line, &fd,
 					 out);
 		else if (message.kind == HOLDER_CLIENT)
-			rc = take_client(&message, &fd, out);
+			rc = take_client(holder, &message, &fd, out);
 		if (fd >= 0)
 			close(fd);
 	}
@@ -328,6 +415,13 @@ static int receive_all(struct holder *holder,
 		qsort(out->extents, out->extents_count, sizeof(*out->extents),
 		      compare_numbers);
 	return rc;
+}
+
+static void forget_all(struct holder *holder)
+{
+	holder->extents_count = 0;
+	while (holder->clients_count)
+		forget_client(holder, holder->clients_count - 1);
 }
 
 static int holder_take(struct reef_keep *keep,
@@ -343,7 +437,7 @@ static int holder_take(struct reef_keep *keep,
 			rc = receive_all(holder, like, out);
 		if (rc) {
 			reef_kept_fini(out);
-			holder->extents_count = 0;
+			forget_all(holder);
 			close(holder->fd);
 			holder->fd = -1;
 		}
@@ -369,7 +463,7 @@ static void holder_release(struct reef_keep *keep)
 		unlink(holder->address.sun_path);
 	close(holder->fd);
 	holder->fd = -1;
-	holder->extents_count = 0;
+	forget_all(holder);
 }
 
 static const struct reef_keep_ops holder_ops = {
@@ -377,6 +471,7 @@ static const struct reef_keep_ops holder_ops = {
 	.add = holder_add,
 	.forget = holder_forget,
 	.note = holder_note,
+	.tend = holder_tend,
 	.save = holder_save,
 	.release = holder_release,
 };
@@ -413,6 +508,8 @@ void reef_holder_close(struct reef_keep *keep)
 		holder_release(keep);
 	if (holder->fd >= 0)
 		close(holder->fd);
+	forget_all(holder);
 	free(holder->extents);
+	free(holder->clients);
 	free(holder);
 }

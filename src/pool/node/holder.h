@@ -9,16 +9,19 @@
  *     node that dies right after `add` has added.
  * (2) It ends when the node says so (`release`: another keep has the memory),
  *     or lets go of it with nothing kept; or when no node has come for
- *     `linger_ns`, also after a clean stop. Its socket goes with it.
- * (3) A holder that dies is started again, and is given everything anew. Only
- *     if both die at once is memory lost.
+ *     `linger_ns`, also after a clean stop: then it gives up, as hold_save.h
+ *     says. Its socket goes with it.
+ * (3) A holder that dies is started again within a pulse, or at the node's next
+ *     change, and is given everything anew, pidfds too. Only if both die at
+ *     once is memory lost.
  * (4) It has the pidfds of processes that may have the memory mapped, so that
- *     the next life can end those that were fenced meanwhile.
+ *     the next life can end those that were fenced meanwhile. It has one before
+ *     the process is let in.
  *
  *   (none) --start--> HOLDING a node's --node ends--> WAITING --take--> HOLDING
  *                        |  release                      | linger_ns
  *                        v                               v
- *                      (none)                          (none)
+ *                      (none)                          (none), saved
  *
  * Thread: owner. */
 #ifndef REEF_POOL_NODE_HOLDER_H
@@ -68,9 +71,19 @@ struct reef_holder_state {
 	"pool %016" PRIx64 " node %" PRIu32 " extents %" PRIu32                \
 	" bytes %" PRIu64 " alone-since %" PRIu64
 
+/* How a holder that had memory gave up. */
+struct reef_holder_end {
+	uint32_t ended; /* processes that had it mapped */
+	bool tried;	/* there is a folder to save it in */
+	int rc;		/* 0, and tried: it was saved; else why not */
+};
+
 struct reef_holder_run_options {
 	int listen_fd; /* a SOCK_SEQPACKET socket that listens */
 	uint64_t linger_ns;
+	const char *folder; /* of the node's image; NULL: nothing is saved */
+	/* It gave up memory. */
+	void (*gave_up)(void *context, const struct reef_holder_end *end);
 	/* The state has changed. */
 	void (*changed)(void *context, const struct reef_holder_state *state);
 	void *context;

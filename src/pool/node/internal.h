@@ -279,6 +279,8 @@ int node_kept_add(struct reef_node *node, const struct node_extent *extent);
 void node_kept_forget(struct reef_node *node, struct node_extent *extent);
 /* Keep whose memory it is, and whom the node follows. */
 void node_kept_note(struct reef_node *node);
+/* With every pulse: see that all is still kept. */
+void node_kept_tend(struct reef_node *node);
 /* End the processes of a session that an earlier life let in, and that have
  * memory mapped still.  0: there is none any more.  -ETIMEDOUT: not yet. */
 int node_ghosts_end(struct reef_node *node, uint32_t session);

@@ -103,6 +103,9 @@ struct reef_keep_ops {
 	 * the keep has the memory itself, which must stay as it is.  Error:
 	 * nothing was saved, and nothing is kept. */
 	int (*save)(struct reef_keep *keep, const struct reef_kept *kept);
+	/* Optional: see whether all is still with it, and mend it if not.
+	 * Called with every pulse. */
+	void (*tend)(struct reef_keep *keep);
 	/* Optional: give up everything, which another keep has saved. */
 	void (*release)(struct reef_keep *keep);
 };

@@ -152,6 +152,14 @@ static void both_note(struct reef_keep *keep, const struct reef_keep_head *head)
 		own->holder->ops->note(own->holder, head);
 }
 
+static void both_tend(struct reef_keep *keep)
+{
+	struct both_keep *own = of(keep);
+
+	if (own->holder && own->holder->ops->tend)
+		own->holder->ops->tend(own->holder);
+}
+
 /* --- save --- */
 
 /* (4) */
@@ -181,6 +189,7 @@ static const struct reef_keep_ops both_ops = {
 	.add = both_add,
 	.forget = both_forget,
 	.note = both_note,
+	.tend = both_tend,
 	.save = both_save,
 };
 

@@ -12,16 +12,10 @@
 #include "pool/node/internal.h"
 
 #include "fabric/provider.h"
+#include "pool/node/mapper.h"
 
-#include <inttypes.h>
-#include <poll.h>
-#include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 static const struct reef_keep_ops *ops_of(const struct reef_node *node)
@@ -105,71 +99,34 @@ int node_kept_take(struct reef_node *node)
 
 /* --- ghosts --- */
 
-/* The number of the process behind a pidfd; -1: it has ended. */
-static long process_of(int pidfd)
-{
-	char path[64], line[128];
-	long pid = -1;
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", pidfd);
-	file = fopen(path, "re");
-	while (file && fgets(line, sizeof(line), file))
-		if (sscanf(line, "Pid: %ld", &pid) == 1)
-			break;
-	if (file)
-		fclose(file);
-	return pid;
-}
-
-/* True if an extent's memory is that file. */
-static bool is_ours(const struct reef_node *node, dev_t device, uint64_t inode)
-{
-	struct stat status;
-
-	for (uint32_t i = 0; i < node->extents_count; i++)
-		if (node->extents[i]->memory &&
-		    node->extents[i]->memory->fd >= 0 &&
-		    !fstat(node->extents[i]->memory->fd, &status) &&
-		    status.st_dev == device && status.st_ino == inode)
-			return true;
-	return false;
-}
-
 /* True if a process has memory of ours mapped, or that cannot be told. */
 static bool has_ours_mapped(const struct reef_node *node, int pidfd)
 {
-	char path[64], line[512];
-	unsigned int high, low;
-	bool found = false;
-	uint64_t inode;
-	FILE *file;
+	int *fds = calloc(node->extents_count + 1, sizeof(*fds));
+	uint32_t i;
+	bool has;
 
-	snprintf(path, sizeof(path), "/proc/%ld/maps", process_of(pidfd));
-	file = fopen(path, "re");
-	if (!file)
+	if (!fds)
 		return true;
-	while (!found && fgets(line, sizeof(line), file))
-		found = sscanf(line, "%*s %*s %*s %x:%x %" SCNu64, &high, &low,
-			       &inode) == 3 &&
-			is_ours(node, makedev(high, low), inode);
-	fclose(file);
-	return found;
+	for (i = 0; i < node->extents_count; i++)
+		fds[i] = node->extents[i]->memory ? node->extents[i]->memory->fd
+						  : -1;
+	has = mapper_has(pidfd, fds, node->extents_count);
+	free(fds);
+	return has;
 }
 
 int node_ghosts_end(struct reef_node *node, uint32_t session)
 {
-	struct pollfd one = {.events = POLLIN};
 	struct reef_kept_client *ghost;
 	uint32_t i = 0;
 	int rc = 0;
 
 	while (i < node->ghosts_count) {
 		ghost = &node->ghosts[i];
-		one.fd = ghost->pidfd;
 		if (!reef_session_covers(session, ghost->session)) {
 			i++;
-		} else if (poll(&one, 1, 0) > 0 ||
+		} else if (mapper_has_ended(ghost->pidfd) ||
 			   !has_ours_mapped(node, ghost->pidfd)) {
 			close(ghost->pidfd);
 			*ghost = node->ghosts[--node->ghosts_count];
@@ -177,9 +134,8 @@ int node_ghosts_end(struct reef_node *node, uint32_t session)
 			reef_log(REEF_LOG_WARNING, "node",
 				 "ends process %ld of session %08x, which has "
 				 "memory of an earlier life mapped",
-				 process_of(ghost->pidfd), ghost->session);
-			syscall(SYS_pidfd_send_signal, ghost->pidfd, SIGKILL,
-				NULL, 0);
+				 mapper_process(ghost->pidfd), ghost->session);
+			mapper_kill(ghost->pidfd);
 			rc = -ETIMEDOUT;
 			i++;
 		}
@@ -214,6 +170,12 @@ void node_kept_forget(struct reef_node *node, struct node_extent *extent)
 	ops_of(node)->forget(node->options.keep, extent->number);
 	if (extent->memory)
 		extent->memory->kept = false;
+}
+
+void node_kept_tend(struct reef_node *node)
+{
+	if (node_keeps(node) && ops_of(node)->tend)
+		ops_of(node)->tend(node->options.keep);
 }
 
 void node_kept_note(struct reef_node *node)

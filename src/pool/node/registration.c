@@ -400,6 +400,7 @@ static int send_pulses(struct reef_node *node)
 		}
 		last_ns = reef_now_ns();
 		node_withdraw_leaving(node);
+		node_kept_tend(node);
 		rc = send_pulse(node);
 		/* A broker that has too much to do has heard us all the same.
 		 */

@@ -1,7 +1,9 @@
 /* test_shm_rules.c - peers of shm that break the rules: only they suffer, and
  * nobody maps what could be taken away. */
+#include "base/mutant.h"
 #include "fabric/socket.h"
 #include "fabric/stream.h"
+#include "fixture/seeds.h"
 #include "fixture/shm_node.h"
 #include "wire/bytes.h"
 #include "wire/control.h"
@@ -13,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static int raw_socket(const char *address)
@@ -452,10 +455,70 @@ static void shm_control_page_that_could_shrink_is_refused(void **state)
 	evil_stop(&evil);
 }
 
+/* --- who is let in --- */
+
+static int refuse(void *watcher, uint32_t session, uint32_t number, int pidfd)
+{
+	++*(uint32_t *)watcher;
+	return -EIO;
+}
+
+static void ignore(void *watcher, uint32_t session, uint32_t number)
+{
+}
+
+/* Whether a process gets memory from a node whose watcher (a holder) does not
+ * take it in. */
+static bool gets_in_unwatched(void)
+{
+	const struct reef_memory_options memory = {
+		.backing = REEF_BACKING_MEMFD, .size = SIZE};
+	uint32_t asked = 0;
+	const struct reef_fabric_options options = {
+		.let_in = refuse, .let_go = ignore, .watcher = &asked};
+	struct shm_client client;
+	struct shm_node node;
+	int ends[2], status;
+	pid_t child;
+	char byte;
+
+	assert_int_equal(pipe(ends), 0);
+	shm_node_open_options(&node, &memory, &options);
+	child = fork(); /* before the thread */
+	if (child == 0) {
+		if (read(ends[0], &byte, 1) != 1)
+			_exit(2);
+		_exit(shm_client_join(&client, node.address, node.key,
+				      SESSION(1)) != 0);
+	}
+	assert_int_equal(
+		pthread_create(&node.thread, NULL, shm_node_main, &node), 0);
+	assert_int_equal(write(ends[1], "x", 1), 1);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) < 2);
+	assert_true(asked > 0);
+	shm_node_stop(&node);
+	close(ends[0]);
+	close(ends[1]);
+	return WEXITSTATUS(status) == 0;
+}
+
+static void shm_process_that_nobody_could_end_is_not_let_in(void **state)
+{
+	assert_false(gets_in_unwatched());
+#if !SANITIZED
+	reef_mutate(REEF_MUTANT_FABRIC_PIDFD_LATE);
+	assert_true(gets_in_unwatched());
+	reef_mutate(REEF_MUTANT_NONE);
+#endif
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(shm_client_cannot_truncate_what_it_was_given),
+		cmocka_unit_test(
+			shm_process_that_nobody_could_end_is_not_let_in),
 		cmocka_unit_test(shm_garbage_after_attaching_keeps_the_hold),
 		cmocka_unit_test(shm_wrong_frames_end_only_their_link),
 		cmocka_unit_test(shm_half_open_flood_harms_nobody),

@@ -293,6 +293,40 @@ static void broker_copies_new_life_has_what_was_kept(void **state)
 	run(returns_at_once);
 }
 
+/* Its next life has the same memory, which whoever has not heard of that life
+ * may have mapped: it is opened to nobody meanwhile. */
+static int returns_before_all_let_go(struct stub_pool *pool)
+{
+	struct reef_row_extent row = {0}, rows[8];
+	uint32_t space, found;
+	struct stub *stub;
+
+	TRY(begin_kept(pool, &space, &stub, &row));
+	pool->lags = true;
+	stub_kill(stub);
+	TRY(await_node(pool, row.node, REEF_NODE_AWAY));
+	TRY(stub_restart(stub));
+	for (uint32_t tries = 0; tries < 4000 && !stub->life->ready; tries++)
+		TRY(reef_sleep(MILLISECOND));
+	TRY(reef_sleep(NODE_TTL));
+	TRY(driver_extents(&pool->owner, space, rows, 8, &found));
+	WANT(found == 1 && !reef_extent_is_lost(rows[0].state) &&
+	     !rows[0].keys[0]);
+	pool->lags = false;
+	TRY(await_state(pool, space, REEF_EXTENT_LIVE));
+	TRY(driver_extents(&pool->owner, space, rows, 8, &found));
+	WANT(stub_pool_behind(pool, rows[0].keys[0])->value == 42);
+	return 0;
+}
+
+static void broker_copies_new_life_waits_for_clients_of_the_old(void **state)
+{
+	run(returns_before_all_let_go);
+	assert_int_not_equal(run_seed(returns_before_all_let_go,
+				      REEF_MUTANT_BROKER_LIFE_EARLY, 1),
+			     0);
+}
+
 static int is_removed(struct stub_pool *pool)
 {
 	struct reef_body body = {0};
@@ -331,6 +365,8 @@ int main(void)
 		cmocka_unit_test(
 			broker_copies_extents_wait_for_a_node_that_is_away),
 		cmocka_unit_test(broker_copies_new_life_has_what_was_kept),
+		cmocka_unit_test(
+			broker_copies_new_life_waits_for_clients_of_the_old),
 		cmocka_unit_test(broker_copies_removed_node_loses_what_it_kept),
 	};
 

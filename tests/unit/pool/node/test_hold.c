@@ -1,0 +1,362 @@
+/* test_hold.c - a holder and the node's side of it, in processes of their own:
+ * what the next life is given, and what becomes of it if none comes.
+ *
+ * Children are killed by their pids when a test ends. */
+#include "base/mutant.h"
+#include "base/store.h"
+#include "fixture/scratch.h"
+#include "fixture/seeds.h"
+#include "fixture/units.h"
+#include "pool/node/holder.h"
+#include "pool/node/keep_image.h"
+#include "pool/node/mapper.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define SIZE (1u << 20)
+#define SESSION 0x10001u
+#define WAIT_MS 20000
+
+static const struct reef_memory_options like = {.backing = REEF_BACKING_MEMFD,
+						.size = SIZE};
+
+struct scene {
+	const char *path, *image;
+	uint64_t linger_ns;
+	pid_t holder; /* that was started last */
+	uint32_t starts;
+	struct reef_keep *keep;
+	struct reef_memory *memory;
+	pid_t client;
+	int pidfd;
+};
+
+static void ignore_state(void *context, const struct reef_holder_state *state)
+{
+}
+
+static void ignore_end(void *context, const struct reef_holder_end *end)
+{
+}
+
+static int start_process(void *context, int listen_fd)
+{
+	struct scene *scene = context;
+
+	scene->starts++;
+	scene->holder = fork();
+	if (scene->holder < 0)
+		return -errno;
+	if (scene->holder == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		_exit(reef_holder_run(&(struct reef_holder_run_options){
+			      .listen_fd = listen_fd,
+			      .linger_ns = scene->linger_ns,
+			      .folder = scene->image,
+			      .changed = ignore_state,
+			      .gave_up = ignore_end,
+		      }) < 0);
+	}
+	return 0;
+}
+
+/* A process that has the memory mapped, if it is told to, and sleeps. */
+static void start_client(struct scene *scene, bool maps)
+{
+	int fds[2];
+	char byte;
+
+	assert_int_equal(pipe(fds), 0);
+	scene->client = fork();
+	assert_true(scene->client >= 0);
+	if (scene->client == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (maps && mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED,
+				 scene->memory->fd, 0) == MAP_FAILED)
+			_exit(1);
+		if (write(fds[1], "x", 1) != 1)
+			_exit(1);
+		/* The link to the holder is the node's alone. */
+		syscall(SYS_close_range, 3u, ~0u, 0u);
+		for (;;)
+			pause();
+	}
+	assert_int_equal(read(fds[0], &byte, 1), 1);
+	close(fds[0]);
+	close(fds[1]);
+	scene->pidfd = (int)syscall(SYS_pidfd_open, scene->client, 0);
+	assert_true(scene->pidfd >= 0);
+}
+
+static void open_node(struct scene *scene, struct reef_kept *kept)
+{
+	const struct reef_holder_options options = {
+		.path = scene->path, .start = start_process, .context = scene};
+
+	int rc, tries = 0;
+
+	assert_int_equal(reef_holder_open(&options, &scene->keep), 0);
+	/* The holder may not have seen yet that the life before is over. */
+	while ((rc = scene->keep->ops->take(scene->keep, &like, kept)) ==
+		       -EBUSY &&
+	       tries++ < WAIT_MS)
+		usleep(1000);
+	assert_int_equal(rc, 0);
+}
+
+/* A node with one extent, in which there is something, and one client. */
+static void begin(struct scene *scene, bool maps)
+{
+	const struct reef_keep_line line = {
+		.extent = 3, .space = 1, .epoch = 1, .size = SIZE, .copy = 9};
+	const struct reef_keep_head head = {.pool = 5, .node = 6};
+	struct reef_kept kept = {0};
+
+	open_node(scene, &kept);
+	assert_int_equal(kept.extents_count, 0);
+	assert_int_equal(reef_memory_create(&like, &scene->memory), 0);
+	memset(scene->memory->base, 0x5a, SIZE);
+	scene->keep->ops->note(scene->keep, &head);
+	assert_int_equal(
+		scene->keep->ops->add(scene->keep, &line, scene->memory), 0);
+	scene->memory->kept = true;
+	start_client(scene, maps);
+	assert_int_equal(
+		reef_holder_let_in(scene->keep, SESSION, 1, scene->pidfd), 0);
+}
+
+/* The node's process ends, as far as its holder can tell. */
+static void end_node(struct scene *scene)
+{
+	reef_holder_close(scene->keep);
+	reef_memory_destroy(scene->memory);
+	scene->keep = NULL;
+	scene->memory = NULL;
+}
+
+static void end_holder(struct scene *scene)
+{
+	kill(scene->holder, SIGKILL);
+	waitpid(scene->holder, NULL, 0);
+	scene->holder = 0;
+}
+
+static int begin_scene(void **state)
+{
+	static struct scene scene;
+
+	scene = (struct scene){.linger_ns = 60 * SECOND, .pidfd = -1};
+	if (scratch_make(state))
+		return -1;
+	scene.path = scratch_path("hold.sock");
+	scene.image = scratch_path("node");
+	*state = &scene;
+	return 0;
+}
+
+static int end_scene(void **state)
+{
+	struct scene *scene = *state;
+
+	reef_mutate(REEF_MUTANT_NONE);
+	if (scene->keep)
+		end_node(scene);
+	if (scene->client) {
+		kill(scene->client, SIGKILL);
+		waitpid(scene->client, NULL, 0);
+	}
+	if (scene->pidfd >= 0)
+		close(scene->pidfd);
+	if (scene->holder)
+		end_holder(scene);
+	return scratch_remove(state);
+}
+
+/* --- the next life --- */
+
+static void holder_next_life_is_given_memory_and_processes(void **state)
+{
+	struct scene *scene = *state;
+	struct reef_kept kept = {0};
+
+	begin(scene, true);
+	end_node(scene);
+	open_node(scene, &kept);
+	assert_int_equal(kept.head.pool, 5);
+	assert_int_equal(kept.extents_count, 1);
+	assert_int_equal(((uint8_t *)kept.extents[0].memory->base)[77], 0x5a);
+	assert_int_equal(kept.clients_count, 1);
+	assert_int_equal(kept.clients[0].session, SESSION);
+	assert_int_equal(mapper_process(kept.clients[0].pidfd), scene->client);
+	assert_int_equal(scene->starts, 1);
+	reef_kept_fini(&kept);
+}
+
+/* The holder dies, and nothing changes: it is replaced all the same. Then the
+ * node dies; its next life; the holder again; and the life after that. How many
+ * processes the last is told of. */
+static uint32_t count_after_second_holder(struct scene *scene)
+{
+	struct reef_kept kept = {0};
+	uint32_t count;
+
+	begin(scene, true);
+	for (int i = 0; i < 2; i++) {
+		end_holder(scene);
+		scene->keep->ops->tend(scene->keep);
+		assert_int_equal(scene->starts, i + 2);
+		scene->keep->ops->tend(scene->keep);
+		assert_int_equal(scene->starts, i + 2);
+		if (scene->memory)
+			end_node(scene);
+		else
+			reef_holder_close(scene->keep);
+		reef_kept_fini(&kept);
+		open_node(scene, &kept);
+		assert_int_equal(kept.extents_count, 1);
+	}
+	count = kept.clients_count;
+	reef_holder_let_go(scene->keep, SESSION, 1);
+	end_holder(scene);
+	scene->keep->ops->tend(scene->keep);
+	reef_holder_close(scene->keep);
+	reef_kept_fini(&kept);
+	open_node(scene, &kept);
+	assert_int_equal(kept.clients_count, 0);
+	reef_kept_fini(&kept);
+	return count;
+}
+
+static void holder_second_one_has_everything(void **state)
+{
+	assert_int_equal(count_after_second_holder(*state), 1);
+}
+
+#if !SANITIZED
+static void holder_second_one_mutant_is_found(void **state)
+{
+	reef_mutate(REEF_MUTANT_KEEP_PIDFDS_LOST);
+	assert_int_not_equal(count_after_second_holder(*state), 1);
+}
+#endif
+
+/* --- nobody comes --- */
+
+/* Wait until a process has ended. False: it did not. */
+static bool await_end(int pidfd)
+{
+	struct pollfd one = {.fd = pidfd, .events = POLLIN};
+
+	return poll(&one, 1, WAIT_MS) > 0;
+}
+
+/* Let the holder give up; then how many extents the image has. */
+static int give_up(struct scene *scene, bool maps)
+{
+	struct reef_store *store;
+	struct reef_keep *image;
+	struct reef_kept kept = {0};
+	int count, status;
+
+	scene->linger_ns = 200 * MILLISECOND;
+	begin(scene, maps);
+	end_node(scene);
+	assert_int_equal(waitpid(scene->holder, &status, 0), scene->holder);
+	scene->holder = 0;
+	assert_int_equal(status, 0);
+	assert_int_equal(reef_store_open_directory(scene->image, &store), 0);
+	assert_int_equal(reef_keep_image_create(store, NULL, &image), 0);
+	assert_int_equal(image->ops->take(image, &like, &kept), 0);
+	count = (int)kept.extents_count;
+	if (count) {
+		assert_int_equal(kept.head.pool, 5);
+		assert_int_equal(kept.extents[0].line.copy, 9);
+		assert_int_equal(
+			((uint8_t *)kept.extents[0].memory->base)[SIZE - 1],
+			0x5a);
+	}
+	reef_kept_fini(&kept);
+	reef_keep_image_destroy(image);
+	reef_store_destroy(store);
+	return count;
+}
+
+static void holder_that_gives_up_ends_mappers_and_saves(void **state)
+{
+	struct scene *scene = *state;
+
+	assert_int_equal(give_up(scene, true), 1);
+	assert_true(await_end(scene->pidfd));
+}
+
+static void holder_that_gives_up_leaves_who_let_go(void **state)
+{
+	struct scene *scene = *state;
+
+	assert_int_equal(give_up(scene, false), 1);
+	assert_false(mapper_has_ended(scene->pidfd));
+}
+
+#if !SANITIZED
+static void holder_that_gives_up_mutant_is_found(void **state)
+{
+	struct scene *scene = *state;
+
+	reef_mutate(REEF_MUTANT_KEEP_MAPPERS_LEFT);
+	assert_int_equal(give_up(scene, true), 1);
+	/* It was saved, and is still changed: a right one ends it before. */
+	assert_false(mapper_has_ended(scene->pidfd));
+}
+#endif
+
+/* A clean image of something else is there: it stays. */
+static void holder_that_gives_up_spares_another_image(void **state)
+{
+	struct scene *scene = *state;
+	struct reef_kept other = {.head = {.pool = 5, .node = 6}};
+	struct reef_store *store;
+	struct reef_keep *image;
+
+	assert_int_equal(mkdir(scene->image, 0700), 0);
+	assert_int_equal(reef_store_open_directory(scene->image, &store), 0);
+	assert_int_equal(reef_keep_image_create(store, NULL, &image), 0);
+	assert_int_equal(image->ops->save(image, &other), 0);
+	reef_keep_image_destroy(image);
+	reef_store_destroy(store);
+	assert_int_equal(give_up(scene, true), 0);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, begin_scene, end_scene)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(holder_next_life_is_given_memory_and_processes),
+		TEST(holder_second_one_has_everything),
+		TEST(holder_that_gives_up_ends_mappers_and_saves),
+		TEST(holder_that_gives_up_leaves_who_let_go),
+		TEST(holder_that_gives_up_spares_another_image),
+#if !SANITIZED
+		TEST(holder_second_one_mutant_is_found),
+		TEST(holder_that_gives_up_mutant_is_found),
+#endif
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

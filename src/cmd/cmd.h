@@ -41,6 +41,7 @@ int cmd_sim(int argc, char **argv);
 int cmd_space(int argc, char **argv);
 int cmd_status(int argc, char **argv);
 int cmd_top(int argc, char **argv);
+int cmd_tree(int argc, char **argv);
 int cmd_up(int argc, char **argv);
 int cmd_user(int argc, char **argv);
 int cmd_version(int argc, char **argv);

@@ -21,6 +21,7 @@ const struct command cmd_all[] = {
 	{"space", "list, create, drop and share spaces", cmd_space},
 	{"name", "list, look up, bind and unbind names", cmd_name},
 	{"map", "read and change hash maps", cmd_map},
+	{"tree", "read and change ordered maps", cmd_tree},
 	{"log", "append to logs, and read them", cmd_log},
 	{"lock", "run a command while holding a lock", cmd_lock},
 	{"elect", "run a command while leading an election", cmd_elect},

@@ -45,11 +45,9 @@ static int get_key(void *map, const struct objects_wish *asked)
 	int rc = reef_map_get(map, asked->words[3], strlen(asked->words[3]),
 			      &value);
 
-	if (!rc) {
-		fwrite(value.bytes, 1, value.size, stdout);
-		if (!wish_of(asked)->raw)
-			putchar('\n');
-	}
+	if (!rc)
+		objects_print_value(value.bytes, value.size,
+				    wish_of(asked)->raw);
 	reef_map_value_free(&value);
 	return rc;
 }

@@ -282,6 +282,13 @@ int objects_expiry(const char *kind, const char *text, uint64_t *out_ns)
 	return 0;
 }
 
+void objects_print_value(const void *value, size_t size, bool raw)
+{
+	fwrite(value, 1, size, stdout);
+	if (!raw)
+		putchar('\n');
+}
+
 void objects_print_key(const void *key, size_t size)
 {
 	const unsigned char *bytes = key;

@@ -66,6 +66,8 @@ int objects_main(const struct objects_kind *kind, int argc, char **argv,
 int objects_read_input(const char *kind, size_t max, char **out, size_t *size);
 /* Parse --expire. 0, or 1: an error was printed. */
 int objects_expiry(const char *kind, const char *text, uint64_t *out_ns);
+/* Print a value, and a newline unless raw. */
+void objects_print_value(const void *value, size_t size, bool raw);
 /* Print a key, with \xHH for bytes that are not printable. */
 void objects_print_key(const void *key, size_t size);
 /* The explain of a kind whose word 3 is a key. */

@@ -385,6 +385,89 @@ def check_maps(pool):
     pool.refused("map", "drop", "a", "m", text="no map \"m\"")
 
 
+def check_trees(pool):
+    pool.start("up", "up", "--lend", "256M").saw("Ctrl-C")
+    pool.do("space", "create", "a")
+
+    def tree(verb, *more, **environment):
+        return pool.do("tree", verb, "a", "t", *more, **environment)
+
+    def lines(*found):
+        return "".join(line + "\n" for line in found)
+
+    pool.refused("tree", "get", "a", "t", "k", text="no tree \"t\"")
+    keys = ["", "a", "a\xff", "ab", "b", "ba", "c"]
+    keys.sort(key=str.encode)
+    for key in reversed(keys):
+        tree("put", key, "value of " + key, REEF_FABRICS="tcp")
+    shown = [key.replace("\xff", "\\xc3\\xbf") for key in keys]
+    for begin, end, options in (
+            (0, 7, []), (1, 7, ["--from", "a"]), (0, 4, ["--to", "b"]),
+            (2, 6, ["--from", "ab", "--to", "c"]),
+            (3, 6, ["--from", "aca", "--to", "bb"]),
+            (0, 0, ["--from", "b", "--to", "a"])):
+        expected = shown[begin:end]
+        for fabrics in "shm", "tcp":
+            assert tree("scan", *options, REEF_FABRICS=fabrics) == lines(
+                *expected), options
+            assert tree("scan", "--reverse", *options,
+                        REEF_FABRICS=fabrics) == lines(*expected[::-1]), options
+        assert tree("scan", "--limit", "2", *options) == lines(
+            *expected[:2]), options
+        assert tree("scan", "--limit", "2", "--reverse", *options) == lines(
+            *expected[::-1][:2]), options
+        assert tree("count", *options) == "%d\n" % (end - begin), options
+        for verb, one in ("first", expected[:1]), ("last", expected[-1:]):
+            if one:
+                assert tree(verb, *options) == lines(*one), options
+            else:
+                pool.refused("tree", verb, "a", "t", *options,
+                             text="no such key")
+    assert tree("floor", "azz") == "ab\n" and tree("floor", "ab") == "ab\n"
+    assert tree("ceiling", "b") == "b\n" and tree("ceiling", "bb") == "c\n"
+    assert tree("floor", "b", "--values") == "b\tvalue of b\n"
+    pool.refused("tree", "ceiling", "a", "t", "d", text="no such key")
+    row = json.loads(tree("last", "--json"))
+    assert row == {"key": "c", "value": "value of c"}, row
+    assert tree("get", "ab") == "value of ab\n"
+    assert tree("get", "ab", "--raw") == "value of ab"
+    tree("delete", "ab")
+    pool.refused("tree", "delete", "a", "t", "ab", text="no key \"ab\"")
+    assert tree("delete-range", "--from", "b", "--to", "c") == "2\n"
+    assert tree("delete-range", "--to", "b", "--limit", "1") == "1\n"
+    assert tree("scan") == lines("a", "a\\xc3\\xbf", "c")
+    for wrong in (["delete-range"], ["scan", "--limit", "x"],
+                  ["scan", "--limit", "0"], ["count", "--raw"]):
+        pool.refused("tree", wrong[0], "a", "t", *wrong[1:], status=2)
+    pool.do("tree", "drop", "a", "t")
+    pool.refused("tree", "drop", "a", "t", text="no tree \"t\"")
+
+
+def check_trees_like_maps(pool):
+    """What a tree does as a map does it."""
+    pool.start("up", "up", "--lend", "256M").saw("Ctrl-C")
+    pool.do("space", "create", "a")
+    large = bytes(range(256)) * 1000
+    subprocess.run([REEF, "tree", "put", "a", "t", "large"], input=large,
+                   check=True, timeout=60, env=pool.environment())
+    done = subprocess.run([REEF, "tree", "get", "a", "t", "large", "--raw"],
+                          check=True, capture_output=True, timeout=60,
+                          env=pool.environment(REEF_FABRICS="tcp"))
+    assert done.stdout == large
+    pool.do("tree", "put", "a", "t", "brief", "x", "--expire", "1ms")
+    until("it is gone", lambda: pool.ask(
+        "tree", "get", "a", "t", "brief").returncode == 1)
+    pool.refused("tree", "put", "a", "t", "k" * 2000, "x", text="longer")
+    pool.do("tree", "create", "a", "empty")
+    pool.refused("tree", "first", "a", "empty", text="no such key")
+    rows = {row["tree"]: row["keys"] for row in map(
+        json.loads, pool.do("tree", "list", "a", "--json").splitlines())}
+    assert rows == {"empty": 0, "t": 1}, rows
+    assert "empty" in pool.do("tree", "list", "a")
+    assert "height" in pool.do("tree", "stats", "a", "t")
+    pool.refused("map", "get", "a", "t", "k", text="not a map")
+
+
 def check_users(pool):
     pool.start("up", "up").saw("Ctrl-C")
     file = os.path.join(pool.home, "fred")

@@ -43,6 +43,7 @@ def check_every_output_is_as_the_schema_says(pool):
     pool.do("user", "limit", "ada", "sessions=7")
     pool.do("space", "create", "s")
     pool.do("map", "put", "s", "m", "key", "value")
+    pool.do("tree", "put", "s", "t", "key", "value")
     pool.do("lock", "l", "--", "true")
     pool.do("elect", "e", "--", "true")
     told = [(name, json.loads(line)) for name, command in (
@@ -52,6 +53,10 @@ def check_every_output_is_as_the_schema_says(pool):
         ("election", ("elect", "--json")),
         ("map", ("map", "list", "s", "--json")),
         ("map", ("map", "stats", "s", "m", "--json")),
+        ("tree", ("tree", "list", "s", "--json")),
+        ("tree", ("tree", "stats", "s", "t", "--json")),
+        ("tree_entry", ("tree", "scan", "s", "t", "--json")),
+        ("tree_entry", ("tree", "floor", "s", "t", "z", "--json")),
         ("doctor", ("doctor", "--json")),
     ) for line in pool.do(*command).splitlines()]
     # It writes the same for people beside it.
@@ -60,7 +65,7 @@ def check_every_output_is_as_the_schema_says(pool):
                     "--json", figures], check=True, capture_output=True)
     with open(figures, encoding="utf-8") as stream:
         told += [("bench", json.loads(line)) for line in stream]
-    assert len(told) >= 8 and len({name for name, _ in told}) == 7, told
+    assert len(told) >= 12 and len({name for name, _ in told}) == 9, told
     status = dict(told)["status"]
     for part in ("nodes", "spaces", "sessions", "events"):
         assert status[part], status

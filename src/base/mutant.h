@@ -46,6 +46,7 @@
 	X(FABRIC_PIDFD_LATE, "Who watches hears of a process that is in already.")
 
 #define REEF_MUTANTS_OF_BROKER(X) \
+	X(BROKER_COUNTS_BELIEVED, "Counters of sessions are added as told.") \
 	X(BROKER_ONE_SAMPLE, "A lease is judged by one sample.") \
 	X(BROKER_EARLY_FENCED, "FENCED comes before all nodes confirmed.") \
 	X(BROKER_EARLY_ANSWER, "A call is answered before it is durable.") \

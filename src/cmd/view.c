@@ -6,6 +6,7 @@
 #include "wire/states.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static const char *text_of(struct reef_text text, char *room, size_t size)
 {
@@ -138,6 +139,47 @@ void view_say_holder(const struct view *view, FILE *out)
 		reef_table_bytes(view->waiting, size));
 }
 
+static void show_counts(struct reef_table *table,
+			const uint64_t counts[REEF_TOLD_COUNT])
+{
+	const uint64_t gets = counts[REEF_TOLD_HITS] + counts[REEF_TOLD_MISSES];
+	char text[16];
+
+	reef_table_cell(table, "%llu",
+			(unsigned long long)counts[REEF_TOLD_OPERATIONS]);
+	reef_table_weigh(table, (double)counts[REEF_TOLD_OPERATIONS]);
+	reef_table_cell(table, "%s",
+			reef_table_bytes(counts[REEF_TOLD_BYTES], text));
+	reef_table_weigh(table, (double)counts[REEF_TOLD_BYTES]);
+	if (gets)
+		reef_table_cell(table, "%.0f %%",
+				100.0 * (double)counts[REEF_TOLD_HITS] /
+					(double)gets);
+	else
+		reef_table_cell(table, "-");
+	reef_table_weigh(table,
+			 gets ? (double)counts[REEF_TOLD_HITS] / (double)gets
+			      : -1);
+	reef_table_cell(
+		table, "%s",
+		counts[REEF_TOLD_P99_NS]
+			? reef_table_time((double)counts[REEF_TOLD_P99_NS],
+					  text)
+			: "-");
+	reef_table_weigh(table, (double)counts[REEF_TOLD_P99_NS]);
+}
+
+/* What the counters of a session are called in JSON. */
+static const char *const told[REEF_TOLD_COUNT] = {
+	[REEF_TOLD_OPERATIONS] = "operations",
+	[REEF_TOLD_BYTES] = "bytes",
+	[REEF_TOLD_RETRIES] = "retries",
+	[REEF_TOLD_DOUBTS] = "in_doubt",
+	[REEF_TOLD_HITS] = "hits",
+	[REEF_TOLD_MISSES] = "misses",
+	[REEF_TOLD_P99_NS] = "p99_ns",
+};
+
 static int show_session(void *context, const struct reef_row *any)
 {
 	const struct reef_row_session *row = &any->session;
@@ -156,6 +198,8 @@ static int show_session(void *context, const struct reef_row *any)
 		reef_json_number(view->json, "renewed_ns", row->silent_ns);
 		reef_json_number(view->json, "waiting", row->waiting);
 		reef_json_number(view->json, "holds_ns", row->holds_ns);
+		for (uint32_t i = 0; i < REEF_TOLD_COUNT; i++)
+			reef_json_number(view->json, told[i], row->counts[i]);
 		reef_json_text(view->json, "fabric", row->fabric);
 		reef_json_end(view->json);
 		return 0;
@@ -184,6 +228,7 @@ static int show_session(void *context, const struct reef_row *any)
 				? reef_table_time((double)row->holds_ns, age)
 				: "-");
 	reef_table_weigh(view->table, (double)row->holds_ns);
+	show_counts(view->table, row->counts);
 	reef_table_cell(view->table, "%s",
 			row->fabric.size
 				? text_of(row->fabric, fabric, sizeof(fabric))
@@ -207,7 +252,7 @@ static const struct section {
 			 ">space|<name|<kind|>extents|>used|>lost|>quota"},
 	[VIEW_SESSIONS] = {"sessions", REEF_ROW_SESSION, show_session,
 			   ">session|<state|<program|>pid|>user|>renewed|>"
-			   "waiting|>holds|<"
+			   "waiting|>holds|>operations|>bytes|>hits|>p99|<"
 			   "fabric"},
 };
 
@@ -340,6 +385,77 @@ int view_print_events(const struct reef_answer *answer, uint32_t most,
 
 /* --- the pool --- */
 
+const char *const view_fabrics[REEF_COUNTED_FABRICS] = {
+	[REEF_COUNTED_SHM] = "shm",
+	[REEF_COUNTED_TCP] = "tcp",
+	[REEF_COUNTED_VERBS] = "verbs",
+	[REEF_COUNTED_SIM] = "sim",
+};
+
+const char *const view_kinds[REEF_COUNTED_KINDS] = {
+	[REEF_COUNTED_READ] = "read",	[REEF_COUNTED_WRITE] = "write",
+	[REEF_COUNTED_CAS] = "cas",	[REEF_COUNTED_FAA] = "faa",
+	[REEF_COUNTED_FLUSH] = "flush", [REEF_COUNTED_LOOKUP] = "lookup",
+};
+
+void view_counters(const struct reef_reply_status *status,
+		   struct reef_counters *out)
+{
+	memcpy(out, status->counters, sizeof(*out));
+}
+
+/* Write what all sessions did, and what the broker did. */
+static void write_counters(struct reef_json *json,
+			   const struct reef_reply_status *status)
+{
+	static const char *const names[REEF_BROKER_COUNTERS] = {
+		[REEF_BROKER_COMMITS] = "commits",
+		[REEF_BROKER_COMMIT_NS] = "commits_ns",
+		[REEF_BROKER_SLOW] = "slow_commits",
+		[REEF_BROKER_FENCES] = "fences",
+		[REEF_BROKER_FENCE_FAILS] = "fences_failed",
+		[REEF_BROKER_ENDED] = "sessions_ended",
+		[REEF_BROKER_LOST] = "extents_lost",
+		[REEF_BROKER_MOVED] = "extents_moved",
+		[REEF_BROKER_SHORTS] = "shorts",
+	};
+	struct reef_counters all;
+	uint64_t hits = 0;
+	uint32_t i, j;
+
+	view_counters(status, &all);
+	reef_json_begin(json, "counters", REEF_JSON_OBJECT);
+	reef_json_begin(json, "operations", REEF_JSON_OBJECT);
+	for (i = 0; i < REEF_COUNTED_FABRICS; i++) {
+		reef_json_begin(json, view_fabrics[i], REEF_JSON_OBJECT);
+		for (j = 0; j < REEF_COUNTED_KINDS; j++)
+			reef_json_number(json, view_kinds[j],
+					 all.operations[i][j]);
+		reef_json_end(json);
+		hits += all.operations[i][REEF_COUNTED_LOOKUP];
+	}
+	reef_json_end(json);
+	reef_json_number(json, "read_bytes", reef_counted_read(&all));
+	reef_json_number(json, "written_bytes", all.bytes[REEF_COUNTED_WRITE]);
+	reef_json_number(json, "retries", all.retries);
+	reef_json_number(json, "in_doubt", all.in_doubt);
+	reef_json_number(json, "hits", all.hits + hits);
+	reef_json_number(json, "misses", all.misses);
+	reef_json_number(json, "damaged", all.damaged);
+	reef_json_begin(json, "latencies", REEF_JSON_ARRAY);
+	for (i = 0; i < REEF_LATENCIES; i++)
+		reef_json_number(json, NULL, all.latencies[i]);
+	reef_json_end(json);
+	reef_json_begin(json, "latency_bounds_ns", REEF_JSON_ARRAY);
+	for (i = 0; i + 1 < REEF_LATENCIES; i++)
+		reef_json_number(json, NULL, reef_latency_bounds_ns[i]);
+	reef_json_end(json);
+	reef_json_number(json, "latency_ns", all.latency_ns);
+	for (i = 0; i < REEF_BROKER_COUNTERS; i++)
+		reef_json_number(json, names[i], status->broker[i]);
+	reef_json_end(json);
+}
+
 static void write_pool(struct reef_json *json, struct reef_operator *op,
 		       const struct reef_reply_status *status)
 {
@@ -353,6 +469,7 @@ static void write_pool(struct reef_json *json, struct reef_operator *op,
 	reef_json_number(json, "uptime_ns", status->uptime_ns);
 	reef_json_string(json, "fabric", reef_operator_fabric(op));
 	reef_json_number(json, "stuck", status->stuck);
+	write_counters(json, status);
 }
 
 int view_write_answer(struct reef_operator *op,

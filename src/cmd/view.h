@@ -50,6 +50,13 @@ int view_write_pool(struct reef_operator *op, struct reef_json *json);
 int view_write_answer(struct reef_operator *op,
 		      const struct reef_answer *answer, struct reef_json *json);
 
+/* What fabrics and kinds of operations are called, and the counters of all
+ * sessions as an answer to REEF_POOL_STATUS has them. */
+extern const char *const view_fabrics[REEF_COUNTED_FABRICS];
+extern const char *const view_kinds[REEF_COUNTED_KINDS];
+void view_counters(const struct reef_reply_status *status,
+		   struct reef_counters *out);
+
 /* Of the answer to REEF_POOL_STATUS: the pool in a line or two, and its newest
  * events, the newest last. */
 void view_print_pool(struct reef_operator *op,

@@ -123,7 +123,7 @@ struct reef_map {
 	struct reef_random random;
 	struct hash_reading *readings; /* MAP_TOGETHER of them; NULL: in use */
 	/* statistics */
-	uint64_t gets, hits, changes, decisions, expired, evicted;
+	uint64_t hits, misses, changes, decisions, expired, evicted;
 };
 
 /* --- clock.c --- */
@@ -148,6 +148,8 @@ int map_get_hash(struct reef_map *map, const void *key, size_t key_size,
 /* Read a key, without the shortcut of memory in place. */
 int map_get(struct reef_map *map, const void *key, size_t key_size,
 	    enum map_purpose purpose, struct reef_map_value *out);
+/* Count a get that was not done in place, and how it ended. */
+void map_note_found(struct reef_map *map, int rc);
 /* End one lookup of many: the key's status and what was found are known.
  * most: longer values were not read; 0: all were. */
 void map_end_item(struct reef_map *map, int status, const struct entry *entry,

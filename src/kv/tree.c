@@ -234,8 +234,7 @@ int reef_tree_get(struct reef_tree *tree, const void *key, size_t key_size,
 {
 	int rc = map_get(&tree->map, key, key_size, MAP_USE, out);
 
-	tree->map.gets++;
-	tree->map.hits += !rc;
+	map_note_found(&tree->map, rc);
 	return rc;
 }
 
@@ -377,7 +376,7 @@ int reef_tree_stats(struct reef_tree *tree, struct reef_tree_stats *out)
 		.key_max = map->key_max,
 		.value_max = map->value_max,
 		.cache_bytes = tree_cache_used(map->table),
-		.gets = map->gets,
+		.gets = map->hits + map->misses,
 		.hits = map->hits,
 		.changes = map->changes,
 		.retries = map->decisions > map->changes

@@ -217,7 +217,7 @@ int reef_map_stats(struct reef_map *map, struct reef_map_stats *out)
 		.eviction = map->eviction,
 		.key_max = map->key_max,
 		.value_max = map->value_max,
-		.gets = map->gets,
+		.gets = map->hits + map->misses,
 		.hits = map->hits,
 		.changes = map->changes,
 		.retries = map->decisions > map->changes

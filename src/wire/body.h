@@ -9,6 +9,7 @@
 #ifndef REEF_WIRE_BODY_H
 #define REEF_WIRE_BODY_H
 
+#include "wire/counters.h"
 #include "wire/cursor.h"
 
 #define REEF_DOORS_MAX 4
@@ -343,7 +344,11 @@ union reef_reply {
 		uint64_t uptime_ns;
 		uint32_t events; /* in this start */
 		uint32_t stuck;	 /* what sessions left and nobody recovers */
-	} status;		 /* rows: the last events */
+		/* Of all sessions since it started, as struct reef_counters
+		 * has them; for the owner. */
+		uint64_t counters[REEF_COUNTERS];
+		uint64_t broker[REEF_BROKER_COUNTERS];
+	} status; /* rows: the last events */
 	struct {
 		uint32_t flags;
 	} list; /* rows: of the kind that was asked for */

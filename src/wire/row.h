@@ -56,6 +56,18 @@ struct reef_row_node {
 	struct reef_text name, addresses;
 };
 
+/* What a list tells of a session's counters. */
+enum reef_told {
+	REEF_TOLD_OPERATIONS, /* with keys that were looked up in place */
+	REEF_TOLD_BYTES,
+	REEF_TOLD_RETRIES,
+	REEF_TOLD_DOUBTS,
+	REEF_TOLD_HITS,
+	REEF_TOLD_MISSES,
+	REEF_TOLD_P99_NS, /* a bound; 0: it has done nothing */
+	REEF_TOLD_COUNT
+};
+
 struct reef_row_session {
 	uint32_t id;
 	uint32_t user;
@@ -66,6 +78,8 @@ struct reef_row_session {
 	/* R8: bytes that it says it has freed and cannot use again yet; and for
 	 * how long it has held back everybody's, 0: it does not. */
 	uint64_t waiting, holds_ns;
+	/* What it says that it has done: enum reef_told. */
+	uint64_t counts[REEF_TOLD_COUNT];
 	struct reef_text program;
 	struct reef_text fabric; /* really in use */
 };

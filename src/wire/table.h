@@ -8,6 +8,8 @@
 #ifndef REEF_WIRE_TABLE_H
 #define REEF_WIRE_TABLE_H
 
+#include "wire/counters.h"
+
 #include <assert.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -91,8 +93,12 @@ struct reef_renewal {
 	 * has, and makes, no link to a node that was gone by then, and has
 	 * nothing mapped of one (keeper/acknowledge.c). */
 	uint64_t acknowledged;
+	uint64_t reserved; /* 0 */
+	/* Not with every renewal: after a pause, and when it closes. */
+	struct reef_counters counters;
 };
-static_assert(sizeof(struct reef_renewal) == 24, "layout");
+static_assert(offsetof(struct reef_renewal, counters) == 32, "layout");
+static_assert(sizeof(struct reef_renewal) == 32 + 8 * REEF_COUNTERS, "layout");
 #define REEF_RENEWAL_LACKS (UINT64_C(1) << 63)
 #define REEF_RENEWAL_GIVES (UINT64_C(1) << 62)
 #define REEF_RENEWAL_BYTES (REEF_RENEWAL_GIVES - 1)

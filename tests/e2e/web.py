@@ -283,6 +283,41 @@ def check_the_broker_is_asked_once_a_second(pool):
     assert len(ages) <= 2 + (max(ages) - min(ages)) // 10**9, len(ages)
 
 
+def check_what_sessions_did_is_counted(pool):
+    """By their own words, which the broker adds up when they renew or close, and
+    which stay when they are gone."""
+    pool.up()
+    pool.do("space", "create", "s")
+
+    def counted():
+        return pool.status()["counters"]
+
+    before = counted()
+    for number in range(5):
+        pool.do("map", "put", "s", "m", "k%d" % number, "v" * 1000)
+    for number in range(7):
+        pool.do("map", "get", "s", "m", "k%d" % (number % 5))
+    for _ in range(3):
+        pool.refused("map", "get", "s", "m", "absent")
+    until("hits", lambda: counted()["hits"] == before["hits"] + 7)
+    until("misses", lambda: counted()["misses"] == before["misses"] + 3)
+    after = counted()
+    assert sum(after["operations"]["shm"].values()) > 22, after
+    assert after["written_bytes"] >= before["written_bytes"] + 5000, after
+    assert after["read_bytes"] >= before["read_bytes"] + 7000, after
+    assert not sum(after["operations"]["tcp"].values()), after
+    assert not sum(after["operations"]["verbs"].values()), after
+    assert sum(after["latencies"]) > 0 and after["latency_ns"] > 0, after
+    assert after["commits"] > before["commits"], after
+    for name in after:
+        if isinstance(after[name], int):
+            assert after[name] >= before[name], name
+    # Another fabric is another row.
+    pool.do("map", "get", "s", "m", "k1", "--fabrics", "tcp")
+    until("tcp", lambda: counted()["operations"]["tcp"]["read"] > 0)
+    until("its hit", lambda: counted()["hits"] == after["hits"] + 1)
+
+
 class Watcher:
     """Server-sent events, one after the other."""
 

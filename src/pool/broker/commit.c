@@ -146,9 +146,17 @@ int broker_wait_journal(struct reef_broker *broker, uint64_t sequence)
 
 int broker_wait_durable(struct reef_broker *broker, uint64_t sequence)
 {
+	const uint64_t begun_ns = reef_now_ns();
 	int rc = broker_wait_journal(broker, sequence);
+	uint64_t taken_ns;
 
-	return rc ? rc : broker_wait_confirmed(broker, sequence, REEF_FOREVER);
+	if (rc == 0)
+		rc = broker_wait_confirmed(broker, sequence, REEF_FOREVER);
+	taken_ns = reef_now_ns() - begun_ns;
+	broker->counts[REEF_BROKER_COMMITS]++;
+	broker->counts[REEF_BROKER_COMMIT_NS] += taken_ns;
+	broker->counts[REEF_BROKER_SLOW] += taken_ns > REEF_COMMIT_SLOW_NS;
+	return rc;
 }
 
 int broker_commit_wait(struct reef_broker *broker, struct reef_record *record,

@@ -675,6 +675,7 @@ int broker_extent_lose(struct reef_broker *broker, uint32_t number,
 	if (rc)
 		return rc;
 	broker_extent_forget(broker, number);
+	broker->counts[REEF_BROKER_LOST]++;
 	broker_event(broker, "extent %u of space %u is lost: %s", number,
 		     was.space, why);
 	rc = broker_wait_durable(broker, broker->applied);

@@ -5,6 +5,7 @@
  *   commit.c    check, append, apply, wait; repetitions; snapshots
  *   confirm.c   which of several brokers speaks for the pool
  *   table.c     the table that clients READ: states, notices, epochs
+ *   count.c     what sessions say that they did
  *   sessions.c  open, resume, close; renewal words; settings
  *   users.c     credentials, limits, links
  *   expel.c     users who are shut out, and the keys that they knew
@@ -83,9 +84,11 @@ struct broker_session {
 	/* lease.c */
 	uint64_t ttl_ns; /* as it was told */
 	uint64_t sampled_word, sampled_ns, renewed_ns;
-	uint64_t oldest;    /* R8: what it announced; 0: not in this start */
-	uint64_t looked;    /* its word then */
-	bool hurries;	    /* its word says that it waits for memory */
+	uint64_t oldest; /* R8: what it announced; 0: not in this start */
+	uint64_t looked; /* its word then */
+	bool hurries;	 /* its word says that it waits for memory */
+	struct reef_counters counters; /* as it said last: count.c */
+	uint64_t counted_ns;	       /* when that was looked at */
 	uint64_t waiting;   /* bytes that it says it has freed and cannot use */
 	bool gives;	    /* it says that it is about to give memory away */
 	uint64_t behind_ns; /* `oldest` is behind since then; 0: it is not */
@@ -271,6 +274,8 @@ struct reef_broker {
 	} log[BROKER_CHANGES]; /* by stamp */
 	struct broker_event events[BROKER_EVENTS];
 	uint64_t events_count;
+	struct reef_counters counters;	       /* of all sessions: count.c */
+	uint64_t counts[REEF_BROKER_COUNTERS]; /* of the broker itself */
 };
 
 /* --- serve.c --- */
@@ -464,6 +469,13 @@ void broker_sessions_end_dead(struct reef_broker *broker);
 /* Start the sampler of lease.c, which runs until stop and also moves the
  * reclaim epoch, and go on with sessions that were ending already. */
 int broker_lease_start(struct reef_broker *broker);
+/* Take in what a session says that it did, if it was not looked at for a while;
+ * now_ns 0: whenever that was. */
+void broker_count_session(struct reef_broker *broker,
+			  struct broker_session *session, uint64_t now_ns);
+/* How long 99 of 100 calls took at the most, to a bucket; 0: there were none.
+ */
+uint64_t broker_counters_p99(const struct reef_counters *counters);
 /* A session asks that the renewal words be read soon; never waits. */
 void broker_hurry_asked_for(struct reef_broker *broker);
 /* Reserve reclaim epochs that no earlier start has used. */

@@ -131,6 +131,7 @@ static int fence_session(struct reef_broker *broker, uint32_t id)
 		return rc;
 	session = broker_session_find(broker, id);
 	session->fenced = true;
+	broker->counts[REEF_BROKER_FENCES]++;
 	broker_wake(broker); /* somebody may wait for that in acknowledge.c */
 	broker_notice_session(broker, session);
 	if (!session->closed)
@@ -159,6 +160,7 @@ static void release_session(struct reef_broker *broker,
 	uint32_t i;
 	int rc = 0;
 
+	broker_count_session(broker, session, 0);
 	broker_session_unlink(broker, session);
 	for (i = 0; i < REEF_MESH_MAX; i++) {
 		renewal = &session->renewals[i];
@@ -217,6 +219,7 @@ int broker_session_end(struct reef_broker *broker,
 	if (rc)
 		return rc;
 	session->ending = true;
+	broker->counts[REEF_BROKER_ENDED] += !session->closed;
 	broker_event(broker, "session %08x ends: %s", session->id, why);
 	spawn_finishers(broker);
 	return 0;
@@ -283,6 +286,8 @@ static void note_renewal(struct reef_broker *broker,
 		broker, session,
 		read_word(renewal,
 			  offsetof(struct reef_renewal, acknowledged)));
+	if (changed)
+		broker_count_session(broker, session, now_ns);
 	/* A wish counts only in a word that has changed (9), (10). */
 	session->looked = word;
 	session->hurries = changed && word & REEF_RENEWAL_HURRY;

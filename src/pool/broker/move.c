@@ -281,6 +281,7 @@ static int settle_move(struct reef_broker *broker, const struct move *move,
 	rc = broker_wait_durable(broker, sequence);
 	if (rc)
 		return rc;
+	broker->counts[REEF_BROKER_MOVED]++;
 	broker_notice_space(broker, move->space);
 	broker_drop_later(broker, move->source, move->number, move->size);
 	return 0;

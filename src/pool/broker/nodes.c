@@ -243,6 +243,7 @@ static int fence_until_confirmed(void *arg)
 					    REEF_POOL_FENCE, &body, NULL);
 		if (rc == 0 || rc == -ECANCELED || rc == -REEF_EHOSTDEAD)
 			return rc;
+		broker->counts[REEF_BROKER_FENCE_FAILS]++;
 		rc = broker_sleep_longer(broker, &pause_ns);
 		if (rc)
 			return rc;

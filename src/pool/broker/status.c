@@ -186,6 +186,27 @@ static uint64_t holding_ns(const struct broker_session *session)
 	return behind_ns > session->ttl_ns / 2 ? behind_ns : 0;
 }
 
+/* What is told of a session's counters. */
+static void fill_counts(const struct reef_counters *counters,
+			uint64_t out[REEF_TOLD_COUNT])
+{
+	uint64_t lookups = 0, all = 0;
+
+	for (uint32_t i = 0; i < REEF_COUNTED_FABRICS; i++) {
+		lookups += counters->operations[i][REEF_COUNTED_LOOKUP];
+		for (uint32_t j = 0; j < REEF_COUNTED_KINDS; j++)
+			all += counters->operations[i][j];
+	}
+	out[REEF_TOLD_OPERATIONS] = all;
+	out[REEF_TOLD_BYTES] = reef_counted_read(counters) +
+			       counters->bytes[REEF_COUNTED_WRITE];
+	out[REEF_TOLD_RETRIES] = counters->retries;
+	out[REEF_TOLD_DOUBTS] = counters->in_doubt;
+	out[REEF_TOLD_HITS] = counters->hits + lookups;
+	out[REEF_TOLD_MISSES] = counters->misses;
+	out[REEF_TOLD_P99_NS] = broker_counters_p99(counters);
+}
+
 static void encode_session(struct reef_broker *broker,
 			   const struct reef_state_session *session,
 			   struct reef_cursor_out *room)
@@ -210,6 +231,7 @@ static void encode_session(struct reef_broker *broker,
 		row.session.is_away = !live->peer || !live->peer->link;
 		row.session.waiting = clamp_waiting(broker, live->waiting);
 		row.session.holds_ns = holding_ns(live);
+		fill_counts(&live->counters, row.session.counts);
 		if (!row.session.is_away)
 			row.session.fabric = reef_text_of(
 				reef_fabric_description(reef_mesh_fabric(
@@ -517,6 +539,14 @@ BROKER_REQUEST(broker_status)
 	answer->reply.status.uptime_ns = reef_now_ns() - broker->started_ns;
 	answer->reply.status.events = (uint32_t)broker->events_count;
 	answer->reply.status.stuck = count_stuck(broker);
+	if (list.user == 0) {
+		memcpy(answer->reply.status.counters, &broker->counters,
+		       sizeof(broker->counters));
+		memcpy(answer->reply.status.broker, broker->counts,
+		       sizeof(broker->counts));
+		answer->reply.status.broker[REEF_BROKER_SHORTS] =
+			broker->shorts;
+	}
 	list.after = broker->events_count > STATUS_EVENTS
 			     ? (uint32_t)broker->events_count - STATUS_EVENTS
 			     : 0;

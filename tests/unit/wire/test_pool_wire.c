@@ -404,13 +404,15 @@ static const struct golden {
 	REPLY(NAME_LOOKUP, "88", .name_lookup = {.value = 1, .generation = 2}),
 	REPLY(NAME_LIST, "4", .name_list = {.flags = 1}),
 	REPLY(RECOVER, "r", .recover = {.errors = {1}}),
-	REPLY(STATUS, "888844",
+	REPLY(STATUS, "888844cb",
 	      .status = {.pool = 1,
 			 .pool_epoch = 2,
 			 .broker_epoch = 3,
 			 .uptime_ns = 4,
 			 .events = 5,
-			 .stuck = 6}),
+			 .stuck = 6,
+			 .counters = {7},
+			 .broker = {8}}),
 	REPLY(LIST, "4", .list = {.flags = 1}),
 	REPLY(USER_ADD, "44s",
 	      .user_add = {.user = 1, .era = 2, .secret = SECRET(3)}),
@@ -457,6 +459,14 @@ static void encode_places(const char *fields, struct reef_cursor_out *out)
 		case 'r':
 			for (uint64_t i = 0; i < REEF_RECOVER_MAX; i++)
 				reef_cursor_put(out, 4, i ? 0 : place);
+			break;
+		case 'c':
+			for (uint64_t i = 0; i < REEF_COUNTERS; i++)
+				reef_cursor_put(out, 8, i ? 0 : place);
+			break;
+		case 'b':
+			for (uint64_t i = 0; i < REEF_BROKER_COUNTERS; i++)
+				reef_cursor_put(out, 8, i ? 0 : place);
 			break;
 		default:
 			reef_cursor_put(out, (unsigned)(*fields - '0'), place);

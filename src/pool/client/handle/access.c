@@ -113,6 +113,8 @@ static bool execute_near(struct reef *reef, struct reef_access *accesses,
 		reef_near_do(access->kind, at[i], access->local, access->length,
 			     access->compare, access->operand, &access->result,
 			     &dirty);
+		client_count_near(&reef->member.counters, access->kind,
+				  access->length);
 		access->status = 0;
 	}
 	reef_near_end(dirty);
@@ -244,6 +246,8 @@ int reef_read(struct reef *reef, uint64_t address, void *to, size_t length)
 	if (may_be_near(reef, to, length) && likely(client_near_enter(reef))) {
 		at = client_near_at(reef, address, length, false);
 		if (likely(at)) {
+			client_count_near(&reef->member.counters, REEF_READ,
+					  length);
 			if (!reef_near_is_short(at, length))
 				return read_long_and_leave(reef, at, to,
 							   length);
@@ -265,6 +269,8 @@ int reef_write(struct reef *reef, uint64_t address, const void *from,
 	    likely(client_near_enter(reef))) {
 		at = client_near_at(reef, address, length, true);
 		if (likely(at)) {
+			client_count_near(&reef->member.counters, REEF_WRITE,
+					  length);
 			if (!reef_near_is_short(at, length))
 				return write_long_and_leave(reef, at, from,
 							    length);

@@ -140,6 +140,7 @@ void client_call_begin(struct client_call *call, struct reef *reef,
 	call->reef = reef;
 	call->accesses = accesses;
 	call->count = count;
+	call->begun_ns = reef_now_ns();
 	call->window_max = call->room;
 	call->piece_max = UINT32_MAX;
 	for (i = 0; i < count; i++) {
@@ -235,6 +236,8 @@ static void end_call(struct client_call *call)
 	uint32_t i;
 
 	unfold_header(call);
+	client_count_latency(&call->reef->member.counters,
+			     reef_now_ns() - call->begun_ns, 1);
 	call->state = ENDED;
 	call->status = 0;
 	for (i = 0; i < call->count; i++, access++) {
@@ -391,6 +394,7 @@ static void collect_window(struct client_call *call)
 		return;
 	}
 	if (again) {
+		client_count(&call->reef->member.counters.retries, 1);
 		/* Accesses of this window that are PENDING are done again, from
 		 * their first byte. */
 		call->inner = 0;

@@ -18,6 +18,9 @@
 #include "fabric/near.h"
 #include "pool/client/handle/space.h"
 
+#include <errno.h>
+#include <reef/error.h>
+
 /* True if some memory may be had this way. */
 static inline bool client_is_near(const struct reef *reef)
 {
@@ -102,6 +105,13 @@ static inline uint8_t *client_near_word(struct reef *reef, uint64_t address)
 	return at;
 }
 
+static inline void client_count_word(struct reef *reef,
+				     enum reef_counted_kind kind)
+{
+	client_count(&reef->member.counters.operations[REEF_COUNTED_SHM][kind],
+		     1);
+}
+
 /* False: (2), and nothing happened. A caller that has to keep little for that
  * case is quicker than reef_cas and reef_faa are. *before: may be NULL. */
 static inline bool client_near_cas(struct reef *reef, uint64_t address,
@@ -113,6 +123,7 @@ static inline bool client_near_cas(struct reef *reef, uint64_t address,
 	if (unlikely(!at))
 		return false;
 	value = reef_near_cas(at, compare, value);
+	client_count_word(reef, REEF_COUNTED_CAS);
 	if (before)
 		*before = value;
 	client_near_leave(reef);
@@ -127,6 +138,7 @@ static inline bool client_near_faa(struct reef *reef, uint64_t address,
 	if (unlikely(!at))
 		return false;
 	add = reef_near_faa(at, add);
+	client_count_word(reef, REEF_COUNTED_FAA);
 	if (before)
 		*before = add;
 	client_near_leave(reef);
@@ -176,6 +188,41 @@ static inline bool client_near_begin(struct reef *reef,
 		return true;
 	client_near_end(reef, near);
 	return false;
+}
+
+/* --- counting --- */
+
+/* A key that was read in place. */
+static inline void client_count_lookup(struct reef *reef, uint32_t length)
+{
+	client_count_word(reef, REEF_COUNTED_LOOKUP);
+	client_count(&reef->member.counters.bytes[REEF_COUNTED_LOOKUP], length);
+}
+
+static inline uint64_t client_count_of_lookups(const struct reef *reef)
+{
+	return reef->member.counters
+		.operations[REEF_COUNTED_SHM][REEF_COUNTED_LOOKUP];
+}
+
+/* How long such a one took that stands for `weight` of them. */
+static inline void client_count_lookup_time(struct reef *reef, uint64_t ns,
+					    uint64_t weight)
+{
+	client_count_latency(&reef->member.counters, ns, weight);
+}
+
+/* A get that was not done in place. */
+static inline void client_count_get(struct reef *reef, int rc)
+{
+	struct reef_counters *counters = &reef->member.counters;
+
+	if (!rc)
+		client_count(&counters->hits, 1);
+	else if (rc == -ENOENT)
+		client_count(&counters->misses, 1);
+	else if (rc == -REEF_ECORRUPT)
+		client_count(&counters->damaged, 1);
 }
 
 /* --- hints --- */

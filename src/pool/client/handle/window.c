@@ -61,6 +61,21 @@ int call_resolve_access(struct client_call *call,
 		       : resolve_copied(call, access, *entry);
 }
 
+/* As which fabric operations of a link are counted. */
+static uint8_t counted_fabric(const struct reef_link *link)
+{
+	const char *kind = reef_fabric_kind(reef_link_fabric(link));
+
+	switch (kind[0]) {
+	case 't':
+		return REEF_COUNTED_TCP;
+	case 'v':
+		return REEF_COUNTED_VERBS;
+	default:
+		return kind[1] == 'h' ? REEF_COUNTED_SHM : REEF_COUNTED_SIM;
+	}
+}
+
 int call_part_of(struct client_call *call, const struct client_entry *entry)
 {
 	uint32_t i;
@@ -75,6 +90,7 @@ int call_part_of(struct client_call *call, const struct client_entry *entry)
 	call->parts[i].queue = entry->queue;
 	call->parts[i].batch.link = entry->link;
 	call->parts[i].node = entry->node;
+	call->parts[i].fabric = counted_fabric(entry->link);
 	call->parts[i].link_number = entry->link_number;
 	call->parts_count++;
 	return (int)i;
@@ -229,6 +245,7 @@ static void mark_in_doubt(struct client_call *call, struct part *part,
 		note_to_ask(part, at, -REEF_EINDOUBT);
 		return;
 	}
+	client_count(&call->reef->member.counters.in_doubt, 1);
 	call->failed = true;
 	for (op = at; op < end_op; op++)
 		if (call->ops[op].status == -REEF_EINDOUBT &&
@@ -304,6 +321,16 @@ static bool is_last_of_access(const struct client_call *call, uint32_t op)
 	return call->pieces[piece].access != call->to || !call->inner_to;
 }
 
+/* Count an operation that was done. */
+static void count_op(struct client_call *call, const struct part *part,
+		     const struct reef_op *op)
+{
+	struct reef_counters *counters = &call->reef->member.counters;
+
+	client_count(&counters->operations[part->fabric][op->kind - 1], 1);
+	client_count(&counters->bytes[op->kind - 1], op->length);
+}
+
 void call_collect_part(struct client_call *call, struct part *part)
 {
 	uint32_t op, end_op = part->first + part->batch.count;
@@ -315,6 +342,7 @@ void call_collect_part(struct client_call *call, struct part *part)
 	for (op = part->first; op < end_op; op++) {
 		if (call->ops[op].status)
 			break;
+		count_op(call, part, &call->ops[op]);
 		if (!is_last_of_access(call, op))
 			continue;
 		call_access_of(call, op)->result = call->ops[op].result;

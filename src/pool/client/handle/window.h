@@ -34,6 +34,7 @@ struct part {
 	struct reef_queue *queue;
 	uint32_t first; /* its first operation in call->ops */
 	uint32_t node, link_number;
+	uint8_t fabric; /* enum reef_counted_fabric */
 	bool posted;
 	bool is_lost;	 /* its link, with a WRITE, CAS or FAA under way */
 	int why;	 /* why the extent must be touched; 0: it need not be */
@@ -72,6 +73,7 @@ struct client_call {
 	bool has_read_copied;	      /* call.c (6) */
 	struct client_copies *copies; /* call.c (5) */
 	struct reef_task *task;
+	uint64_t begun_ns;
 	struct client_call *next;
 	bool has_header;
 	/* The members from here on stay when the storage is used again. */

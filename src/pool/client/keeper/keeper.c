@@ -24,6 +24,7 @@
 #include "pool/client/keeper/grace.h"
 #include "pool/client/keeper/job.h"
 #include "pool/client/keeper/member.h"
+#include "pool/client/keeper/renew.h"
 #include "pool/client/keeper/touch.h"
 #include "pool/client/keeper/view.h"
 #include "wire/states.h"
@@ -677,9 +678,13 @@ void client_leave_pool(struct reef_client *client)
 	for (node = client->nodes; node; node = node->next)
 		client_node_unlink(client, node);
 	client_retired_close_all(client);
-	if (client->present && client->peer && !client_over(client))
-		reef_rpc_call(client->peer, REEF_POOL_SESSION_CLOSE, 0,
-			      &(struct reef_body){0}, NULL, CLOSE_TIMEOUT_NS);
+	if (client->present && client->peer && !client_over(client)) {
+		client_tell_counters(client);
+		if (client->peer)
+			reef_rpc_call(client->peer, REEF_POOL_SESSION_CLOSE, 0,
+				      &(struct reef_body){0}, NULL,
+				      CLOSE_TIMEOUT_NS);
+	}
 	if (client->peer)
 		client_link_drop(client);
 }

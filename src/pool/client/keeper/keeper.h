@@ -104,6 +104,7 @@ struct reef_client {
 	_Atomic bool stopping;
 	struct client_job *jobs, **jobs_tail;
 	struct client_member *members; /* the handles; member.h */
+	struct reef_counters counters; /* of handles that were closed */
 	/* This machine's host in addresses of each fabric; "": not known. */
 	char hosts[REEF_MESH_MAX][REEF_HOST_MAX + 1];
 	struct client_space *spaces;
@@ -120,6 +121,7 @@ struct reef_client {
 	uint32_t session;	/* 0: none yet; not changed after joining */
 	uint32_t provisional;	/* the session that a link begins with */
 	uint32_t counter;	/* of renewals */
+	uint64_t counted_ns;	/* when counters were last told */
 	uint32_t sequence;	/* of mutating requests */
 	uint32_t place;		/* which of the broker's places is tried */
 	uint64_t beat, beat_ns; /* of its table, and when it was new */

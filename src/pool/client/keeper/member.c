@@ -20,6 +20,7 @@ void client_member_remove(struct reef_client *client,
 	for (at = &client->members; *at != member; at = &(*at)->next)
 		;
 	*at = member->next;
+	client_counters_sum(&client->counters, &member->counters);
 	pthread_mutex_unlock(&client->lock);
 }
 

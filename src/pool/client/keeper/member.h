@@ -9,6 +9,7 @@
 #define REEF_POOL_CLIENT_KEEPER_MEMBER_H
 
 #include "base/grace.h"
+#include "pool/client/keeper/count.h"
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -24,7 +25,8 @@ struct client_member {
 	/* R8: the epochs in which fibers of the handle are inside reef_enter,
 	 * by cohort (handle.c). UINT64_MAX: nobody. */
 	_Atomic uint64_t pins[CLIENT_COHORTS];
-	struct client_member *next; /* client->members */
+	struct reef_counters counters; /* the owner adds: count.h */
+	struct client_member *next;    /* client->members */
 };
 
 /* Thread: any. */

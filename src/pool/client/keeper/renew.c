@@ -26,7 +26,10 @@
  *     whoever has no room then waits for it.
  * (6) safe_epoch is believed once the view of the pool epoch that stands beside
  *     it was taken in: a session that is FENCED may still WRITE at a node that
- *     is gone by then, so memory there must not be used again. */
+ *     is gone by then, so memory there must not be used again.
+ * (7) Counters of the data path (count.h) go with renewals, and once more when
+ *     the session is closed. What was counted after the last of them is lost
+ *     with a process that dies. */
 #include "pool/client/keeper/renew.h"
 
 #include "base/mutant.h"
@@ -40,6 +43,7 @@
 #define ASK_MIN_NS (4 * CLIENT_MILLISECOND)
 #define LEASE_PAUSE_NS CLIENT_MILLISECOND
 #define BEAT_NS (5 * CLIENT_SECOND / 2) /* from one beat to the next */
+#define COUNT_NS (CLIENT_SECOND / 4)	/* from counters to the next */
 
 /* --- R8 --- */
 
@@ -291,6 +295,31 @@ static uint64_t waiting_word(struct reef_client *client)
 	return word;
 }
 
+static void sum_counters(struct reef_client *client, struct reef_counters *out)
+{
+	const struct client_member *member;
+
+	pthread_mutex_lock(&client->lock);
+	*out = client->counters;
+	for (member = client->members; member; member = member->next)
+		client_counters_sum(out, &member->counters);
+	pthread_mutex_unlock(&client->lock);
+}
+
+/* Put the counters behind the words, if that is due: in a hurry renewals are
+ * too many for it. The length of what is to be written. */
+static uint32_t add_counters(struct reef_client *client,
+			     struct reef_renewal *words)
+{
+	const uint64_t now_ns = reef_now_ns();
+
+	if (client->counted_ns && now_ns - client->counted_ns < COUNT_NS)
+		return offsetof(struct reef_renewal, counters);
+	client->counted_ns = now_ns;
+	sum_counters(client, &words->counters);
+	return sizeof(*words);
+}
+
 static void fill_renewal(struct reef_client *client, struct renewal *renewal)
 {
 	renewal->words.word = reef_renewal_word(
@@ -299,11 +328,12 @@ static void fill_renewal(struct reef_client *client, struct renewal *renewal)
 		renewal->words.word |= REEF_RENEWAL_HURRY;
 	renewal->words.waiting = waiting_word(client);
 	renewal->words.acknowledged = client->acknowledged;
+	renewal->words.reserved = 0;
 	renewal->ops[0] = (struct reef_op){
 		.kind = REEF_WRITE,
 		.remote = client->renewal,
 		.local = &renewal->words,
-		.length = sizeof(renewal->words),
+		.length = add_counters(client, &renewal->words),
 	};
 	renewal->ops[1] = (struct reef_op){
 		.kind = REEF_READ,
@@ -428,6 +458,28 @@ const struct client_job_ops client_lease_ops = {
 	.size = sizeof(struct client_job),
 	.run = run_lease,
 };
+
+void client_tell_counters(struct reef_client *client)
+{
+	struct renewal renewal;
+
+	if (!client->peer || !client->peer->link || !client->renewal)
+		return;
+	sum_counters(client, &renewal.words.counters);
+	renewal.ops[0] = (struct reef_op){
+		.kind = REEF_WRITE,
+		.remote = client->renewal,
+		.offset = offsetof(struct reef_renewal, counters),
+		.local = &renewal.words.counters,
+		.length = sizeof(renewal.words.counters),
+	};
+	renewal.batch = (struct reef_batch){
+		.link = client->peer->link,
+		.ops = renewal.ops,
+		.count = 1,
+	};
+	(void)run_renewal(client, &renewal);
+}
 
 int client_renew_main(void *arg)
 {

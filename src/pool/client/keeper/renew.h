@@ -27,5 +27,8 @@ extern const struct client_job_ops client_lease_ops;
 uint64_t client_oldest_epoch(struct reef_client *client);
 /* A fiber of the keeper: renews the lease until the session is over. */
 int client_renew_main(void *arg);
+/* Tell the broker what was counted since the last renewal, before the session
+ * is closed. */
+void client_tell_counters(struct reef_client *client);
 
 #endif

@@ -109,12 +109,19 @@ enum reef_space_flags {
 	REEF_SPACE_EXCLUSIVE = 2, /* -EEXIST if there is one */
 	REEF_SPACE_REVOCABLE = 4, /* made revocable: the lender may take it
 				   * back after a notice */
+	REEF_SPACE_STRICT = 8, /* a new one with copies: it grows by no memory
+				* that has fewer */
 };
 
 struct reef_space_options {
 	uint32_t flags;
 	uint64_t quota;	   /* of a new one, in bytes; 0: none */
 	const char *token; /* from `reef space token`; the owner needs none */
+	/* Copies of a new one's memory, on different nodes, and on different
+	 * machines where there are any: 1 or 2; 0: 1. Memory for which there is
+	 * one node only has one until there is another: `reef status` shows
+	 * that. Both copies count against the quota. */
+	uint8_t copies;
 };
 
 /* Open a space by name; options may be NULL. name NULL: a new scratch space,
@@ -123,10 +130,11 @@ struct reef_space_options {
  * *out is the caller's; closing its handle closes it, too.
  * -ENOENT: there is none.  -EEXIST: there is one, with REEF_SPACE_EXCLUSIVE.
  * -EACCES: the token is missing, forged, or revoked.  -ENAMETOOLONG: the name
- * is longer than the pool takes.  -EINVAL: an empty name, or an unknown flag.
- * -EPERM: the name of a new one is kept for the pool's owner ("redis", "sync").
- * -EDQUOT: this user has as many spaces as their limit allows.  -ENOSPC: the
- * pool has too many spaces. */
+ * is longer than the pool takes.  -EINVAL: an empty name, or an unknown flag;
+ * or more than two copies, or two of a revocable space. -EPERM: the name of a
+ * new one is kept for the pool's owner ("redis", "sync"). -EDQUOT: this user
+ * has as many spaces as their limit allows.  -ENOSPC: the pool has too many
+ * spaces; or fewer nodes than copies, with REEF_SPACE_STRICT. */
 REEF_API int reef_space_open(struct reef *reef, const char *name,
 			     const struct reef_space_options *options,
 			     struct reef_space **out);
@@ -141,8 +149,10 @@ struct reef_space_info {
 	uint32_t id;
 	bool scratch, revocable;
 	uint64_t quota; /* 0: none */
-	uint64_t used;	/* bytes of its extents */
+	uint64_t used;	/* bytes of its extents; second copies count */
 	uint32_t extents;
+	uint32_t degraded; /* of them, those that have fewer copies than: */
+	uint8_t copies;	   /* wanted */
 	char name[256];
 };
 

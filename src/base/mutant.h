@@ -67,6 +67,7 @@
 	X(BROKER_LIFE_EARLY, "A new life does not wait for the clients of the old.") \
 	X(BROKER_ZEROS, "An extent that its node has not is made anew.") \
 	X(BROKER_FOREIGN_DROP, "What a broker does not know is dropped.") \
+	X(BROKER_FORGET_FAILING, "A failover is not journaled as one.") \
 	X(BROKER_PIN_UNMISSED, "Who is behind is ended, missed or not.")
 
 #define REEF_MUTANTS_OF_NODE(X) \

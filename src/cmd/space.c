@@ -2,6 +2,7 @@
 #include "cmd/image.h"
 #include "cmd/operate.h"
 #include "cmd/table.h"
+#include "cmd/view.h"
 #include "pool/keys.h"
 #include "wire/states.h"
 
@@ -17,6 +18,33 @@ static int parse_quota(const char *text, uint64_t *out)
 				       "a quota of 0 leaves nothing to "
 				       "use; `none` means no limit");
 	return operate_size("space", text, out);
+}
+
+/* What the flags of `reef space` say. */
+static struct {
+	const char *copies;
+	bool strict;
+} wish;
+
+/* Fill in how many copies a new space has. */
+static int parse_copies(struct reef_ask_space_open *ask)
+{
+	if (wish.strict)
+		ask->flags |= REEF_POOL_STRICT;
+	if (!wish.copies || !strcmp(wish.copies, "1"))
+		ask->copies = 1;
+	else if (!strcmp(wish.copies, "2"))
+		ask->copies = 2;
+	else
+		return cmd_usage_error("space",
+				       "a space has 1 or 2 copies, not "
+				       "\"%.20s\"",
+				       wish.copies);
+	if (ask->copies > 1 && ask->keeping == REEF_KEEPING_REVOCABLE)
+		return cmd_usage_error("space",
+				       "a revocable space has no copies: its "
+				       "memory may go at any time");
+	return 0;
 }
 
 static int create_space(struct reef_operator *op, const char *const *arguments,
@@ -48,7 +76,13 @@ static int create_space(struct reef_operator *op, const char *const *arguments,
 		if (rc)
 			return rc;
 	}
+	rc = parse_copies(&body.ask.space_open);
+	if (rc)
+		return rc;
 	rc = reef_operator_call(op, REEF_POOL_SPACE_OPEN, &body, &answer);
+	if (rc == -ENOSPC && wish.strict)
+		return operate_say("space", "the pool has fewer nodes than "
+					    "copies are asked for (ENOSPC)");
 	if (rc == -EPERM)
 		return operate_say("space",
 				   "\"%.80s\" is a name that only the pool's "
@@ -160,7 +194,7 @@ static int forget_lost(struct reef_operator *op, const char *const *arguments,
 static int add_row(void *context, const struct reef_row *any)
 {
 	const struct reef_row_space *row = &any->space;
-	char used[16], lost[16], limit[16];
+	char used[16], lost[16], limit[16], copies[VIEW_COPIES_SIZE];
 
 	reef_table_cell(context, "%u", row->number);
 	reef_table_cell(context, "%.*s", (int)row->name.size, row->name.bytes);
@@ -173,6 +207,7 @@ static int add_row(void *context, const struct reef_row *any)
 	reef_table_cell(context, "%s", reef_table_bytes(row->lost, lost));
 	reef_table_cell(context, "%s",
 			row->quota ? reef_table_bytes(row->quota, limit) : "-");
+	reef_table_cell(context, "%s", view_copies(row, copies));
 	reef_table_end_row(context);
 	return 0;
 }
@@ -180,9 +215,10 @@ static int add_row(void *context, const struct reef_row *any)
 static int list_spaces(struct reef_operator *op, const char *const *arguments,
 		       uint32_t count)
 {
-	return operate_list(op, REEF_ROW_SPACE,
-			    ">space|<name|<kind|<keeping|>used|>lost|>quota",
-			    add_row);
+	return operate_list(
+		op, REEF_ROW_SPACE,
+		">space|<name|<kind|<keeping|>used|>lost|>quota|<copies",
+		add_row);
 }
 
 int cmd_space(int argc, char **argv)
@@ -210,9 +246,19 @@ int cmd_space(int argc, char **argv)
 		{0},
 	};
 
-	return operate(argc, argv,
-		       "Spaces: what memory belongs to; the unit of sharing, "
-		       "quota and access. A token\nis a secret, and goes into "
-		       "reef_space_options.\n",
-		       verbs);
+	static const struct reef_config_flag flags[] = {
+		{"copies", "1|2", "create: copies of its memory; 1", NULL,
+		 &wish.copies},
+		{"strict", NULL,
+		 "create: it never grows by memory with fewer copies",
+		 &wish.strict, NULL},
+		{0},
+	};
+
+	return operate_with_flags(
+		argc, argv,
+		"Spaces: what memory belongs to; the unit of sharing, quota "
+		"and access. A token\nis a secret, and goes into "
+		"reef_space_options.\n",
+		verbs, flags);
 }

@@ -65,13 +65,25 @@ static int show_node(void *context, const struct reef_row *any)
 
 /* --- spaces --- */
 
+const char *view_copies(const struct reef_row_space *row,
+			char text[VIEW_COPIES_SIZE])
+{
+	if (row->degraded)
+		snprintf(text, VIEW_COPIES_SIZE, "1 of %u (%u extent%s)",
+			 row->copies, row->degraded,
+			 row->degraded == 1 ? "" : "s");
+	else
+		snprintf(text, VIEW_COPIES_SIZE, "%u", row->copies);
+	return text;
+}
+
 static int show_space(void *context, const struct reef_row *any)
 {
 	const struct reef_row_space *row = &any->space;
 	struct view *view = context;
 	bool scratch = row->kind == REEF_SPACE_SCRATCH;
 	bool revocable = row->keeping == REEF_KEEPING_REVOCABLE;
-	char size[16], name[300];
+	char size[16], name[300], copies[VIEW_COPIES_SIZE];
 
 	if (view->json) {
 		reef_json_begin(view->json, NULL, REEF_JSON_OBJECT);
@@ -88,6 +100,10 @@ static int show_space(void *context, const struct reef_row *any)
 		reef_json_number(view->json, "used", row->used);
 		reef_json_number(view->json, "lost", row->lost);
 		reef_json_number(view->json, "quota", row->quota);
+		reef_json_number(view->json, "copies", row->copies);
+		reef_json_number(view->json, "copies_had",
+				 row->degraded ? 1 : row->copies);
+		reef_json_number(view->json, "degraded", row->degraded);
 		reef_json_end(view->json);
 		return 0;
 	}
@@ -107,6 +123,8 @@ static int show_space(void *context, const struct reef_row *any)
 	reef_table_cell(view->table, "%s",
 			row->quota ? reef_table_bytes(row->quota, size) : "-");
 	reef_table_weigh(view->table, (double)row->quota);
+	reef_table_cell(view->table, "%s", view_copies(row, copies));
+	reef_table_weigh(view->table, row->degraded);
 	reef_table_end_row(view->table);
 	return 0;
 }
@@ -248,8 +266,9 @@ static const struct section {
 	[VIEW_NODES] = {"nodes", REEF_ROW_NODE, show_node,
 			"<node|<state|>capacity|<use|>used|>extents|>heard|<"
 			"addresses"},
-	[VIEW_SPACES] = {"spaces", REEF_ROW_SPACE, show_space,
-			 ">space|<name|<kind|>extents|>used|>lost|>quota"},
+	[VIEW_SPACES] =
+		{"spaces", REEF_ROW_SPACE, show_space,
+		 ">space|<name|<kind|>extents|>used|>lost|>quota|<copies"},
 	[VIEW_SESSIONS] = {"sessions", REEF_ROW_SESSION, show_session,
 			   ">session|<state|<program|>pid|>user|>renewed|>"
 			   "waiting|>holds|>operations|>bytes|>hits|>p99|<"
@@ -308,9 +327,12 @@ static int write_extent(void *context, const struct reef_row *any)
 	reef_json_number(json, "epoch", row->epoch);
 	reef_json_number(json, "size", row->size);
 	reef_json_string(json, "state",
-			 row->state == REEF_EXTENT_LIVE	    ? "live"
-			 : row->state == REEF_EXTENT_MOVING ? "moving"
-							    : "lost");
+			 row->state == REEF_EXTENT_LIVE	     ? "live"
+			 : row->state == REEF_EXTENT_MOVING  ? "moving"
+			 : row->state == REEF_EXTENT_FAILING ? "failing"
+							     : "lost");
+	reef_json_number(json, "twin", row->twin);
+	reef_json_bool(json, "is_twin", row->is_twin);
 	reef_json_end(json);
 	return 0;
 }

@@ -35,6 +35,11 @@ void view_fini(struct view *view); /* harmless if it is all 0 */
  * does: an empty line, and a line. */
 void view_say_holder(const struct view *view, FILE *out);
 
+/* How many copies a space's memory has, and how many it is to have. */
+#define VIEW_COPIES_SIZE 48
+const char *view_copies(const struct reef_row_space *row,
+			char text[VIEW_COPIES_SIZE]);
+
 /* Write a section as a member of an object: an array of its rows. As
  * reef_operator_list. */
 int view_write_section(struct reef_operator *op, enum view_section section,

@@ -23,6 +23,7 @@
 /* Bits of space_open.flags. */
 #define REEF_POOL_CREATE 1u    /* make it if absent */
 #define REEF_POOL_EXCLUSIVE 2u /* -EEXIST if present */
+#define REEF_POOL_STRICT 4u    /* a new one never has fewer copies */
 /* Bits of flags in replies with rows. */
 #define REEF_POOL_MORE 1u      /* ask again, after the last row */
 #define REEF_POOL_UNCHANGED 2u /* no rows: the version is still that */
@@ -87,6 +88,7 @@ union reef_ask {
 		uint8_t kind;	 /* enum reef_space_kind; 0: by the name */
 		uint8_t keeping; /* enum reef_space_keeping; 0: KEPT */
 		uint64_t quota;	 /* of a new one, in bytes; 0: none */
+		uint32_t copies; /* of a new one: 1 or 2; 0: 1 */
 		/* The token's space. Without a name: the space to open, and 0
 		 * is a new one. */
 		uint32_t space;
@@ -229,6 +231,7 @@ union reef_ask {
 		uint64_t confirmed_epoch, confirmed_start, confirmed;
 		uint64_t pool;	/* whose memory it has; 0: it has none */
 		uint32_t keeps; /* 1: its memory outlasts its lives */
+		uint32_t nic;	/* 1: its NIC does atomics, not its CPU (F6) */
 	} node_register;
 	struct {
 		uint64_t incarnation;
@@ -300,8 +303,9 @@ union reef_reply {
 		uint8_t kind;
 		uint64_t version; /* of the rows */
 		uint32_t flags;
-		uint32_t user; /* whose it is; 0: the owner's */
-	} space_open;	       /* rows: nodes, extents */
+		uint32_t user;	 /* whose it is; 0: the owner's */
+		uint32_t copies; /* wanted, of its memory */
+	} space_open;		 /* rows: nodes, extents */
 	struct reef_reply_space_extents {
 		uint64_t version; /* of the rows */
 		uint32_t flags;

@@ -8,7 +8,7 @@
 
 #define STATUS_MIN (-65535)
 
-#define FIELDS_MAX 10
+#define FIELDS_MAX 12
 
 /* The fields of a body, up to one with count 0, and whether rows follow. */
 struct list {
@@ -31,9 +31,9 @@ static const struct list asks[REEF_POOL_KINDS] = {
 	     NUMBER(session_resume.pid)),
 	LIST(SPACE_OPEN, TEXT(space_open.name), NUMBER(space_open.flags),
 	     NUMBER(space_open.kind), NUMBER(space_open.keeping),
-	     NUMBER(space_open.quota), NUMBER(space_open.space),
-	     NUMBER(space_open.rights), NUMBER(space_open.era),
-	     ARRAY(space_open.secret)),
+	     NUMBER(space_open.quota), NUMBER(space_open.copies),
+	     NUMBER(space_open.space), NUMBER(space_open.rights),
+	     NUMBER(space_open.era), ARRAY(space_open.secret)),
 	LIST(SPACE_CLOSE, NUMBER(space_close.space)),
 	LIST(SPACE_EXTENTS, NUMBER(space_extents.space),
 	     NUMBER(space_extents.version), NUMBER(space_extents.ordinal)),
@@ -86,7 +86,7 @@ static const struct list asks[REEF_POOL_KINDS] = {
 	     NUMBER(node_register.confirmed_epoch),
 	     NUMBER(node_register.confirmed_start),
 	     NUMBER(node_register.confirmed), NUMBER(node_register.pool),
-	     NUMBER(node_register.keeps)),
+	     NUMBER(node_register.keeps), NUMBER(node_register.nic)),
 	[REEF_POOL_NODE_EXTENTS] = {.rows = true},
 	LIST(NODE_PULSE, NUMBER(node_pulse.incarnation),
 	     NUMBER(node_pulse.lent), NUMBER(node_pulse.machine_free),
@@ -132,7 +132,7 @@ static const struct list replies[REEF_POOL_KINDS] = {
 		  NUMBER(space_open.rights), NUMBER(space_open.extent_size),
 		  NUMBER(space_open.keeping), NUMBER(space_open.kind),
 		  NUMBER(space_open.version), NUMBER(space_open.flags),
-		  NUMBER(space_open.user)),
+		  NUMBER(space_open.user), NUMBER(space_open.copies)),
 	WITH_ROWS(SPACE_EXTENTS, NUMBER(space_extents.version),
 		  NUMBER(space_extents.flags)),
 	LIST(SPACE_REVOKE, NUMBER(space_revoke.era)),

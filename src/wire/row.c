@@ -7,7 +7,7 @@
 #include <assert.h>
 #include <reef/error.h>
 
-#define FIELDS_MAX 13
+#define FIELDS_MAX 14
 
 #define NUMBER(member) REEF_FIELD_NUMBER(struct reef_row, member)
 #define ARRAY(member) REEF_FIELD_ARRAY(struct reef_row, member)
@@ -23,6 +23,7 @@ static const struct reef_field fields[REEF_ROW_KINDS][FIELDS_MAX + 1] = {
 			     NUMBER(extent.space), NUMBER(extent.node),
 			     NUMBER(extent.epoch), NUMBER(extent.state),
 			     NUMBER(extent.size), NUMBER(extent.copy),
+			     NUMBER(extent.twin), NUMBER(extent.is_twin),
 			     ARRAY(extent.keys), ARRAY(extent.read_keys)},
 	[REEF_ROW_NODE] = {NUMBER(node.number), NUMBER(node.state),
 			   NUMBER(node.incarnation), NUMBER(node.pool_epoch),
@@ -42,6 +43,7 @@ static const struct reef_field fields[REEF_ROW_KINDS][FIELDS_MAX + 1] = {
 			    NUMBER(space.session), NUMBER(space.user),
 			    NUMBER(space.extents), NUMBER(space.quota),
 			    NUMBER(space.used), NUMBER(space.lost),
+			    NUMBER(space.copies), NUMBER(space.degraded),
 			    TEXT(space.name)},
 	[REEF_ROW_NAME] = {NUMBER(name.value), NUMBER(name.generation),
 			   TEXT(name.name)},

@@ -31,6 +31,13 @@ struct reef_row_extent {
 	uint8_t state;
 	uint64_t size;
 	uint64_t copy; /* its id, which the pool gives once */
+	/* Where the space has copies. twin: the number of the extent that is
+	 * this one's arbiter, 0: it has no second copy now; it changes only
+	 * together with the keys. In the row of a twin: its primary. is_twin:
+	 * nothing is allocated there, and the ordinal is none. The arbiter of
+	 * an address is the same offset in the twin. */
+	uint32_t twin;
+	uint8_t is_twin;
 	/* All 0 in lists, while it is MOVING or LOST, and while its node has
 	 * not told them since a restart of the broker: whoever holds keys of
 	 * that epoch goes on with them. Others than those held: the old ones
@@ -94,6 +101,9 @@ struct reef_row_space {
 	/* Bytes; quota 0: none. lost: of extents that are LOST, which count
 	 * against the quota like those that are used. */
 	uint64_t quota, used, lost;
+	/* Copies of its memory that are wanted; and the extents that have fewer
+	 * at the moment. */
+	uint32_t copies, degraded;
 	struct reef_text name;
 };
 

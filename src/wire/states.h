@@ -4,6 +4,7 @@
  *             (added) -> DEAD, until it comes
  *             OK, DRAINING -> AWAY -> (return) as before     AWAY -> DEAD
  *   extent    LIVE <-> MOVING     LIVE, MOVING -> LOST -> FORGOTTEN
+ *             LIVE, MOVING -> FAILING -> LIVE     FAILING -> LOST
  *             any -> (removed)
  *   session   ALIVE -> EXPIRED -> FENCED -> RECOVERED -> (slot opened anew)
  *
@@ -41,7 +42,10 @@ enum reef_extent_state {
 	/* As LOST, and not counted for its space. Only the broker tells the two
 	 * apart: in messages it is LOST. */
 	REEF_EXTENT_FORGOTTEN,
-	REEF_EXTENT_REMOVED /* in messages only: there is none any more */
+	REEF_EXTENT_REMOVED, /* in messages only: there is none any more */
+	/* One of its two copies was given up. The other is not used before
+	 * everybody knows. Clients are told MOVING. */
+	REEF_EXTENT_FAILING
 };
 static inline bool reef_extent_is_lost(uint8_t state)
 {
@@ -83,6 +87,8 @@ static inline bool reef_recovery_may_pass(int error)
 	       error == -ECANCELED || error == -REEF_EFENCED ||
 	       error == -REEF_EHOSTDEAD;
 }
+
+#define REEF_COPIES_MAX 2u /* of a space's memory */
 
 /* The formats of addresses bound these. */
 #define REEF_ORDINALS_MAX (1u << 18)

@@ -181,7 +181,7 @@ def check_lost_memory(pool):
     until("it is lost", lambda: pool.status()["spaces"][0]["lost"])
     after, = pool.status()["spaces"]
     assert (after["used"], after["lost"]) == (0, before["used"]), after
-    assert re.search(r" lost +quota$", pool.do("space", "list"), re.M)
+    assert re.search(r" lost +quota +copies$", pool.do("space", "list"), re.M)
 
 
 def check_lost_memory_forgotten(pool):
@@ -222,8 +222,25 @@ def check_spaces(pool):
     assert [rows[name]["keeping"] for name in "abc"] == [
         "kept", "revocable", "revocable"], rows
     listed = pool.do("space", "list")
-    assert re.search(r"^ +1 +a +shared +kept +0 +0 +100 MiB$", listed, re.M), (
-        listed)
+    assert re.search(r"^ +1 +a +shared +kept +0 +0 +100 MiB +1$", listed,
+                     re.M), listed
+    # One node has room for one copy: that is shown, and refused if strict.
+    pool.do("space", "create", "twice", "--copies", "2")
+    row = [r for r in pool.status()["spaces"] if r["name"] == "twice"][0]
+    assert (row["copies"], row["copies_had"], row["degraded"]) == (2, 2, 0)
+    pool.do("map", "put", "twice", "m", "k", "v")
+    row = [r for r in pool.status()["spaces"] if r["name"] == "twice"][0]
+    assert (row["copies"], row["copies_had"]) == (2, 1), row
+    assert row["degraded"] == row["extents"] > 0, row
+    assert re.search(r"twice .* 1 of 2 \(1 extent\)$", pool.do("space", "list"),
+                     re.M)
+    pool.do("space", "drop", "twice")
+    assert "ENOSPC" in pool.refused("space", "create", "twice", "--copies", "2",
+                                    "--strict")
+    assert "1 or 2 copies" in pool.refused("space", "create", "twice",
+                                           "--copies", "3", status=2)
+    assert "revocable" in pool.refused("space", "create", "twice", "revocable",
+                                       "--copies", "2", status=2)
     pool.do("space", "quota", "a", "2G")
     pool.do("space", "quota", "c", "none")
     rows = {row["name"]: row for row in pool.status()["spaces"]}

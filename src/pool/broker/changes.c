@@ -81,8 +81,17 @@ void broker_extent_changed(struct reef_broker *broker, uint32_t space,
 	set_version(broker, space);
 }
 
+/* An extent or a copy of it goes, which is of interest for the other, too. */
+static void note_end(struct reef_broker *broker,
+		     const struct reef_state_extent *extent)
+{
+	broker_extent_changed(broker, extent->space, extent->number);
+	if (extent->twin)
+		broker_extent_changed(broker, extent->space, extent->twin);
+}
+
 /* The extents of a node that dies are LOST, those of one that is AWAY out of
- * reach, and moves to it are off. */
+ * reach, what has a copy elsewhere goes on there, and moves to it are off. */
 static void note_death(struct reef_broker *broker, uint32_t node)
 {
 	const struct reef_state_extent *extents;
@@ -91,8 +100,7 @@ static void note_death(struct reef_broker *broker, uint32_t node)
 	extents = reef_state_extents(broker->state, &count);
 	for (i = 0; i < count; i++)
 		if (extents[i].node == node || extents[i].target == node)
-			broker_extent_changed(broker, extents[i].space,
-					      extents[i].number);
+			note_end(broker, &extents[i]);
 }
 
 void broker_record_changes(struct reef_broker *broker,
@@ -103,16 +111,26 @@ void broker_record_changes(struct reef_broker *broker,
 	switch (record->type) {
 	case REEF_RECORD_EXTENT_ADD:
 	case REEF_RECORD_EXTENT_PLACE:
+	case REEF_RECORD_EXTENT_TWIN:
 	case REEF_RECORD_EXTENT_RESTORE:
 		broker_extent_changed(broker, record->space, record->id);
 		break;
 	case REEF_RECORD_EXTENT_MOVE:
 	case REEF_RECORD_EXTENT_MOVED:
 	case REEF_RECORD_EXTENT_STAY:
-	case REEF_RECORD_EXTENT_LOST:
-	case REEF_RECORD_EXTENT_REMOVE:
+	case REEF_RECORD_EXTENT_OPEN:
 		extent = reef_state_extent(broker->state, record->id);
 		broker_extent_changed(broker, extent->space, record->id);
+		break;
+	case REEF_RECORD_EXTENT_PAIR:
+		extent = reef_state_extent(broker->state, record->id);
+		broker_extent_changed(broker, extent->space, record->id);
+		broker_extent_changed(broker, extent->space,
+				      (uint32_t)record->value);
+		break;
+	case REEF_RECORD_EXTENT_LOST:
+	case REEF_RECORD_EXTENT_REMOVE:
+		note_end(broker, reef_state_extent(broker->state, record->id));
 		break;
 	case REEF_RECORD_NODE_STATE:
 		if (reef_node_is_gone(record->state))

@@ -6,9 +6,7 @@
  *     none left: -ENOSPC, and nothing stays.
  *     That the node has it is durable, too, before anybody is told of it: what
  *     is not `made` was never handed out, and may be made anew (register.c).
- * (2) Placement: two random nodes that are OK, ready and have room, and of them
- *     the one that is less full. A fresh empty one among n gets about 2/n of
- *     what comes, never all of it.
+ * (2) Placement: place.c.
  * (3) Memory that is being dropped is not room yet. Where it would be, or a
  *     node is away that has room, a request waits for at most node_ttl before
  *     it is told that the pool is full: neither a drop nor a restart makes one.
@@ -178,99 +176,6 @@ void broker_extents_compact(struct reef_broker *broker)
 
 /* --- placement --- */
 
-void broker_avoid_add(struct broker_avoid *avoid, uint32_t node)
-{
-	if (avoid->count < BROKER_AVOID_MAX)
-		avoid->nodes[avoid->count++] = node;
-}
-
-static bool is_avoided(const struct broker_avoid *avoid, uint32_t node)
-{
-	uint32_t i;
-
-	for (i = 0; avoid && i < avoid->count; i++)
-		if (avoid->nodes[i] == node)
-			return true;
-	/* Where so many nodes have failed, the next would, too. */
-	return avoid && avoid->count == BROKER_AVOID_MAX;
-}
-
-/* What a node is sought for. */
-struct wish {
-	struct reef_broker *broker;
-	uint64_t size;
-	uint32_t extent;
-	const struct broker_avoid *avoid;
-	bool soon; /* out: a node will have room, but has not yet */
-};
-
-static bool node_suits(struct wish *wish, const struct reef_state_node *node)
-{
-	uint64_t room = node->capacity - node->used;
-	struct broker_node *live;
-
-	if (node->state != REEF_NODE_OK || room < wish->size ||
-	    is_avoided(wish->avoid, node->id))
-		return false;
-	live = broker_node_find(wish->broker, node->id);
-	if (broker_node_is_ready(live) &&
-	    room - wish->size >= live->drops_size &&
-	    !(wish->extent && broker_drop_pending(live, wish->extent)))
-		return true;
-	wish->soon = true;
-	return false;
-}
-
-static double fullness_of(const struct reef_state_node *node)
-{
-	return (double)node->used / (double)node->capacity;
-}
-
-/* The node of that index among those that suit. */
-static const struct reef_state_node *pick_suiting_node(struct wish *wish,
-						       uint64_t index)
-{
-	const struct reef_state_node *nodes;
-	size_t count, i;
-
-	nodes = reef_state_nodes(wish->broker->state, &count);
-	for (i = 0; i < count; i++)
-		if (node_suits(wish, &nodes[i]) && index-- == 0)
-			return &nodes[i];
-	return NULL;
-}
-
-/* Rule (2). 0: no node suits. */
-static uint32_t choose_node(struct wish *wish)
-{
-	struct reef_random *random = &wish->broker->random;
-	const struct reef_state_node *nodes, *one, *other;
-	uint64_t fit = 0, first, second;
-	size_t count, i;
-
-	nodes = reef_state_nodes(wish->broker->state, &count);
-	for (i = 0; i < count; i++)
-		fit += node_suits(wish, &nodes[i]);
-	if (fit == 0)
-		return 0;
-	first = reef_random_below(random, fit);
-	one = pick_suiting_node(wish, first);
-	if (fit == 1)
-		return one->id;
-	second = reef_random_below(random, fit - 1);
-	second += second >= first;
-	other = pick_suiting_node(wish, second);
-	return fullness_of(other) < fullness_of(one) ? other->id : one->id;
-}
-
-uint32_t broker_choose_node(struct reef_broker *broker, uint64_t size,
-			    uint32_t extent, const struct broker_avoid *avoid)
-{
-	struct wish wish = {broker, size, extent, avoid, false};
-
-	return choose_node(&wish);
-}
-
 /* True if a node has come at any time. */
 static bool has_nodes(const struct reef_broker *broker)
 {
@@ -283,12 +188,28 @@ static bool has_nodes(const struct reef_broker *broker)
 	return i < count;
 }
 
+/* Choose a node for an extent; if it must have a second copy at once, one that
+ * has another node beside it. 0: none. */
+static uint32_t choose_nodes(struct reef_broker *broker,
+			     const struct broker_adding *adding, bool *soon)
+{
+	struct broker_place place = {.size = adding->size,
+				     .avoid = &adding->avoid};
+	uint32_t node = broker_choose_node(broker, &place, soon);
+
+	place.beside = node;
+	if (node && adding->is_strict &&
+	    !broker_choose_node(broker, &place, soon))
+		return 0;
+	return node;
+}
+
 bool broker_may_have_room(struct reef_broker *broker,
 			  const struct broker_adding *adding)
 {
-	struct wish wish = {broker, adding->size, 0, &adding->avoid, false};
+	bool soon;
 
-	return choose_node(&wish) || !wish.soon;
+	return choose_nodes(broker, adding, &soon) || !soon;
 }
 
 /* Choose a node as broker_choose_node does.  REEF_LATER: one may have room
@@ -296,17 +217,17 @@ bool broker_may_have_room(struct reef_broker *broker,
 static int choose_node_or_wait(struct reef_broker *broker,
 			       struct broker_adding *adding, uint32_t *node)
 {
-	struct wish wish = {broker, adding->size, 0, &adding->avoid, false};
 	uint64_t now_ns = reef_now_ns();
+	bool soon;
 
-	*node = choose_node(&wish);
+	*node = choose_nodes(broker, adding, &soon);
 	if (*node) {
 		adding->until_ns = 0;
 		return 0;
 	}
 	if (!adding->until_ns)
 		adding->until_ns = now_ns + broker_node_ttl(broker);
-	if (wish.soon && now_ns < adding->until_ns)
+	if (soon && now_ns < adding->until_ns)
 		return REEF_LATER;
 	return has_nodes(broker) ? -ENOSPC : -EAGAIN;
 }
@@ -329,7 +250,7 @@ int broker_extent_create(struct reef_broker *broker, uint32_t number)
 {
 	const struct reef_state_extent *extent =
 		reef_state_extent(broker->state, number);
-	struct reef_body body = {.ask.extent_create.extent = number};
+	struct reef_body body = {0};
 	struct reef_ask_extent_create *ask = &body.ask.extent_create;
 	struct reef_answer answer = {0};
 	uint32_t node;
@@ -338,6 +259,7 @@ int broker_extent_create(struct reef_broker *broker, uint32_t number)
 	if (!extent)
 		return -ENOENT;
 	node = extent->node;
+	ask->extent = extent->label;
 	ask->space = extent->space;
 	ask->epoch = extent->epoch;
 	ask->size = extent->size;
@@ -347,22 +269,31 @@ int broker_extent_create(struct reef_broker *broker, uint32_t number)
 	if (rc)
 		return rc;
 	extent = reef_state_extent(broker->state, number);
-	if (extent && extent->node == node && extent->epoch == ask->epoch) {
+	if (extent && extent->node == node && extent->copy == ask->copy &&
+	    extent->epoch == ask->epoch) {
 		rc = broker_extent_note_made(broker, number);
 		if (rc == 0)
 			rc = broker_extent_set_keys(broker, number,
 						    &answer.body.reply.extent);
 	} else {
-		broker_drop_later(broker, node, number, ask->size);
+		broker_drop_later(broker, node, ask->extent, ask->size);
 	}
 	reef_answer_free(&answer);
 	broker_wake(broker);
 	return rc;
 }
 
-/* Remove an extent from the state, durably, then have its nodes drop it. */
-static int remove_extent(struct reef_broker *broker, uint32_t number,
-			 const struct reef_request *request)
+void broker_drop_extent(struct reef_broker *broker,
+			const struct reef_state_extent *was)
+{
+	if (was->node)
+		broker_drop_later(broker, was->node, was->label, was->size);
+	if (was->target)
+		broker_drop_later(broker, was->target, was->label, was->size);
+}
+
+int broker_extent_discard(struct reef_broker *broker, uint32_t number,
+			  const struct reef_request *request)
 {
 	const struct reef_state_extent *extent =
 		reef_state_extent(broker->state, number);
@@ -370,25 +301,27 @@ static int remove_extent(struct reef_broker *broker, uint32_t number,
 		.type = REEF_RECORD_EXTENT_REMOVE,
 		.id = number,
 	};
-	struct reef_state_extent was;
+	struct reef_state_extent was, twin = {0};
 	int rc;
 
 	if (!extent)
 		return -ENOENT;
 	was = *extent;
+	if (was.twin)
+		twin = *reef_state_extent(broker->state, was.twin);
 	rc = broker_commit(broker, &record, request, NULL);
 	if (rc)
 		return rc;
 	broker_extent_forget(broker, number);
+	if (twin.number)
+		broker_extent_forget(broker, twin.number);
 	rc = broker_wait_durable(broker, broker->applied);
 	if (rc)
 		return rc;
 	broker_notice_space(broker, was.space);
 	broker_recovery_retry(broker, was.space);
-	if (was.node)
-		broker_drop_later(broker, was.node, number, was.size);
-	if (was.target)
-		broker_drop_later(broker, was.target, number, was.size);
+	broker_drop_extent(broker, &was);
+	broker_drop_extent(broker, &twin);
 	broker_memory_came(broker); /* to the quota */
 	return 0;
 }
@@ -438,7 +371,7 @@ static int give_up_extent(struct reef_broker *broker, uint32_t number)
 	do {
 		if (is_made(broker, number))
 			return 1;
-		rc = remove_extent(broker, number, NULL);
+		rc = broker_extent_discard(broker, number, NULL);
 		if (rc != -EAGAIN && rc != -ENOMEM)
 			return rc;
 		slept = broker_sleep_longer(broker, &pause_ns);
@@ -454,7 +387,7 @@ static int add_extent(struct reef_broker *broker, uint32_t space,
 {
 	uint32_t node;
 	bool asked;
-	int rc;
+	int rc, unmade;
 
 	for (;;) {
 		rc = choose_node_or_wait(broker, adding, &node);
@@ -464,6 +397,11 @@ static int add_extent(struct reef_broker *broker, uint32_t space,
 		if (rc)
 			return rc;
 		request = NULL;
+		rc = broker_twin_add(broker, *number);
+		if (rc == -EDQUOT || (rc && adding->is_strict)) {
+			unmade = give_up_extent(broker, *number);
+			return unmade ? (unmade > 0 ? 0 : unmade) : rc;
+		}
 		rc = broker_extent_create(broker, *number);
 		if (rc == 0 && reef_state_extent(broker->state, *number))
 			return 0;
@@ -512,7 +450,7 @@ static int check_size(struct reef_broker *broker, uint32_t space, uint64_t size)
 
 	if (size > REEF_EXTENT_SIZE_MAX || size % REEF_EXTENT_ALIGN)
 		return -EINVAL;
-	return reef_state_check_room(broker->state, in, size);
+	return reef_state_check_room(broker->state, in, size * in->copies);
 }
 
 /* The size of an extent that was asked for without one. A space whose quota has
@@ -524,7 +462,8 @@ static uint64_t choose_size(struct reef_broker *broker, uint32_t space)
 		reef_state_space(broker->state, space);
 	uint64_t usual =
 		reef_state_setting(broker->state, REEF_SETTING_EXTENT_SIZE);
-	uint64_t room = (in->quota - in->used) / EXTENT_STEP * EXTENT_STEP;
+	uint64_t room =
+		(in->quota - in->used) / in->copies / EXTENT_STEP * EXTENT_STEP;
 
 	return room < usual && room >= 2 * EXTENT_STEP ? room : usual;
 }
@@ -588,6 +527,10 @@ static int find_or_add_extent(struct reef_broker *broker,
 	if (rc == 0)
 		rc = check_size(broker, space, size);
 	adding->size = size;
+	if (rc == 0)
+		adding->is_strict =
+			reef_state_space(broker->state, space)->strict &&
+			reef_state_space(broker->state, space)->copies > 1;
 	return rc ? rc : add_extent(broker, space, settles, adding, number);
 }
 
@@ -620,12 +563,8 @@ int broker_extent_try_add(struct reef_broker *broker,
 	if (!extent)
 		return -ENOENT;
 	broker_notice_space(broker, extent->space);
-	if (extent->node)
-		broker_node_row(broker, broker_session_of(request),
-				reef_state_node(broker->state, extent->node),
-				room);
 	/* The session may have ended while its node made the extent. */
-	broker_extent_row(broker, broker_session_of(request), extent, room);
+	broker_extent_rows(broker, broker_session_of(request), extent, room);
 	broker_rows_finish(answer, room);
 	return 0;
 }
@@ -648,11 +587,11 @@ BROKER_REQUEST(broker_extent_remove)
 	if (rc)
 		return rc;
 	extent = reef_state_extent(broker->state, number);
-	if (!extent || extent->space != space)
+	if (!extent || extent->space != space || extent->is_twin)
 		return -ENOENT;
 	if (broker_space_is_saving(broker, space))
 		return -REEF_EINDOUBT; /* save.c (3) */
-	return remove_extent(broker, number, request);
+	return broker_extent_discard(broker, number, request);
 }
 
 int broker_extent_lose(struct reef_broker *broker, uint32_t number,
@@ -669,24 +608,25 @@ int broker_extent_lose(struct reef_broker *broker, uint32_t number,
 
 	if (!extent)
 		return -ENOENT;
+	if (extent->is_twin && !extent->twin)
+		return broker_extent_discard(broker, number, NULL);
 	was = *extent;
 	record.era = was.epoch + 1;
 	rc = broker_commit(broker, &record, NULL, NULL);
 	if (rc)
 		return rc;
 	broker_extent_forget(broker, number);
-	broker->counts[REEF_BROKER_LOST]++;
-	broker_event(broker, "extent %u of space %u is lost: %s", number,
-		     was.space, why);
+	if (!was.twin)
+		broker->counts[REEF_BROKER_LOST]++;
+	broker_event(broker, "%s %u of space %u is lost: %s",
+		     was.twin ? "a copy of extent" : "extent",
+		     was.is_twin ? was.twin : number, was.space, why);
 	rc = broker_wait_durable(broker, broker->applied);
 	if (rc)
 		return rc;
 	broker_notice_space(broker, was.space);
 	broker_recovery_retry(broker, was.space);
-	if (was.node)
-		broker_drop_later(broker, was.node, number, was.size);
-	if (was.target)
-		broker_drop_later(broker, was.target, number, was.size);
+	broker_drop_extent(broker, &was);
 	broker_wake(broker);
 	return 0;
 }

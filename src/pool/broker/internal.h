@@ -18,7 +18,9 @@
  *   register.c  register, what a node has, pulse
  *   changes.c   what changed in a space since a version of it
  *   spaces.c    open, extents, drop, quota, token, revoke
- *   extents.c   placement, create, remove
+ *   extents.c   create, remove
+ *   place.c     which node memory comes to
+ *   twins.c     second copies
  *   room.c      requests for memory that wait for room
  *   drop.c      what the state does not have goes at the nodes too
  *   reclaim.c   revocable extents back to their owner
@@ -129,6 +131,7 @@ struct broker_session {
 struct broker_node {
 	uint32_t id;
 	uint64_t incarnation, domain;
+	bool nic;		/* which does its atomics; else its CPU (F6) */
 	struct reef_peer *peer; /* NULL: away, and not yet taken for dead */
 	bool ready;		/* told all its extents in this start */
 	uint64_t heard_ns;

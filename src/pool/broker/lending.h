@@ -47,7 +47,7 @@ int broker_node_declare_gone(struct reef_broker *broker, uint32_t id,
 /* Notice every space that has an extent on this node, or moving to it. */
 void broker_notice_node(struct reef_broker *broker, uint32_t node);
 
-/* --- extents.c --- */
+/* --- place.c --- */
 
 /* Nodes that are not to be chosen (again). */
 #define BROKER_AVOID_MAX 16
@@ -56,16 +56,26 @@ struct broker_avoid {
 };
 void broker_avoid_add(struct broker_avoid *avoid, uint32_t node);
 
-/* Choose the node to be given `size` bytes: of two random ones that have room
- * the one that is less full. extent (0: a new one): a node where an old copy of
- * it is still to be dropped is not chosen. 0: none. */
-uint32_t broker_choose_node(struct reef_broker *broker, uint64_t size,
-			    uint32_t extent, const struct broker_avoid *avoid);
+/* What a node is to be chosen for. */
+struct broker_place {
+	uint64_t size;
+	uint32_t label;	 /* not where that is still to be dropped; 0: new */
+	uint32_t beside; /* the node of its other copy; 0: it has none */
+	const struct broker_avoid *avoid; /* may be NULL */
+};
+/* Choose a node: place.c. 0: none. *soon (may be NULL): one that has no room
+ * now will have some. */
+uint32_t broker_choose_node(struct reef_broker *broker,
+			    const struct broker_place *place, bool *soon);
+
+/* --- extents.c --- */
+
 /* How far a request for an extent is. Begins with zeroes. */
 struct broker_adding {
 	uint64_t size;
 	uint64_t until_ns; /* it waits for room, at most until then; 0: not */
 	uint32_t fallen;   /* links */
+	bool is_strict;	   /* two nodes or none */
 	struct broker_avoid avoid;
 };
 /* Try to serve an EXTENT_ADD.  REEF_LATER: there may be room soon, try again.
@@ -89,9 +99,29 @@ void broker_extents_forget_node(struct reef_broker *broker, uint32_t node);
 int broker_extent_create(struct reef_broker *broker, uint32_t number);
 /* Journal that an extent's node has it, unless that is known; never waits. */
 int broker_extent_note_made(struct reef_broker *broker, uint32_t number);
-/* Journal that an extent is lost, notice its space, and drop it at its node. */
+/* Remove an extent, with its twin, from the state, durably; then have its nodes
+ * drop it. request as in broker_commit. */
+int broker_extent_discard(struct reef_broker *broker, uint32_t number,
+			  const struct reef_request *request);
+/* Have its nodes drop what an extent was, which the state has no more. */
+void broker_drop_extent(struct reef_broker *broker,
+			const struct reef_state_extent *was);
+/* Journal that an extent is lost, or one of its copies, notice its space, and
+ * drop it at its node. */
 int broker_extent_lose(struct reef_broker *broker, uint32_t number,
 		       const char *why);
+
+/* --- twins.c --- */
+
+/* Journal memory for the second copy of an extent, on a node that suits.
+ * -ENOSPC: there is none.  -EDQUOT. */
+int broker_twin_place(struct reef_broker *broker, uint32_t number,
+		      struct broker_avoid *avoid, uint32_t *twin);
+/* Make a twin for an extent that is not made, if its space has copies.
+ * -ENOSPC: no node has room; the extent has one copy. */
+int broker_twin_add(struct reef_broker *broker, uint32_t number);
+/* Remove the twins that nobody names, at start; never waits. */
+void broker_twins_sweep(struct reef_broker *broker);
 
 /* --- reclaim.c --- */
 
@@ -102,11 +132,12 @@ uint64_t broker_reclaim(struct reef_broker *broker, uint32_t node,
 
 /* --- drop.c --- */
 
-/* Have a node drop an extent that the state does not have there, however long
- * that takes; given up when the node is dead or tells anew what it has. */
+/* Have a node drop what it knows by that label and the state does not have
+ * there, however long that takes; given up when the node is dead or tells anew
+ * what it has. */
 void broker_drop_later(struct reef_broker *broker, uint32_t node,
-		       uint32_t extent, uint64_t size);
-bool broker_drop_pending(const struct broker_node *node, uint32_t extent);
+		       uint32_t label, uint64_t size);
+bool broker_drop_pending(const struct broker_node *node, uint32_t label);
 /* Forget a node's drops: it tells anew what it has. */
 void broker_drops_forget(struct broker_node *node);
 
@@ -150,6 +181,12 @@ void broker_extent_row(struct reef_broker *broker,
 		       struct broker_session *session,
 		       const struct reef_state_extent *extent,
 		       struct reef_cursor_out *room);
+/* Encode the rows of an extent, of its twin and of their nodes; its own is the
+ * last, so that who reads them in order knows the twin by then. */
+void broker_extent_rows(struct reef_broker *broker,
+			struct broker_session *session,
+			const struct reef_state_extent *extent,
+			struct reef_cursor_out *room);
 void broker_node_row(struct reef_broker *broker,
 		     const struct broker_session *session,
 		     const struct reef_state_node *node,

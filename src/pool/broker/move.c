@@ -39,7 +39,7 @@
 
 /* A move under way, as the state had it when the try began. */
 struct move {
-	uint32_t number, space, source, target, epoch;
+	uint32_t number, label, space, source, target, epoch;
 	uint64_t size, copy;
 	bool targets_fault; /* the step that failed is the target's */
 };
@@ -95,7 +95,7 @@ int broker_extent_reopen_once(struct reef_broker *broker, uint32_t number)
 {
 	const struct reef_state_extent *extent =
 		reef_state_extent(broker->state, number);
-	struct reef_body body = {.ask.extent_reopen.extent = number};
+	struct reef_body body = {.ask.extent_reopen.extent = extent->label};
 	struct reef_answer answer = {0};
 	uint32_t node = extent->node, space = extent->space;
 	int rc = await_let_go(broker, space);
@@ -129,10 +129,18 @@ static int begin_move(struct reef_broker *broker, uint32_t number,
 		.type = REEF_RECORD_EXTENT_MOVE,
 		.id = number,
 	};
+	struct broker_place place = {
+		.size = extent->size,
+		.label = extent->label,
+		.avoid = avoid,
+	};
 	uint32_t space = extent->space;
 	int rc;
 
-	record.node = broker_choose_node(broker, extent->size, number, avoid);
+	if (extent->twin)
+		place.beside =
+			reef_state_extent(broker->state, extent->twin)->node;
+	record.node = broker_choose_node(broker, &place, NULL);
 	if (!record.node)
 		return -ENOSPC;
 	rc = broker_commit_wait(broker, &record, NULL);
@@ -148,13 +156,14 @@ static bool is_still_valid(struct reef_broker *broker, const struct move *move)
 		reef_state_extent(broker->state, move->number);
 
 	return extent && extent->state == REEF_EXTENT_MOVING &&
-	       extent->node == move->source && extent->target == move->target;
+	       extent->node == move->source && extent->target == move->target &&
+	       extent->copy == move->copy;
 }
 
 static int close_source(struct reef_broker *broker, struct move *move,
 			struct reef_extent_keys *keys)
 {
-	struct reef_body body = {.ask.extent_close.extent = move->number};
+	struct reef_body body = {.ask.extent_close.extent = move->label};
 	struct reef_answer answer = {0};
 	int rc;
 
@@ -199,7 +208,7 @@ static int pull_to_target(struct reef_broker *broker, struct move *move,
 	struct reef_body body = {
 		.ask.extent_pull.copy =
 			{
-				.extent = move->number,
+				.extent = move->label,
 				.space = move->space,
 				.epoch = move->epoch + 1,
 				.size = move->size,
@@ -233,7 +242,7 @@ static int pull_to_target(struct reef_broker *broker, struct move *move,
 static int copy_to_target(struct reef_broker *broker, struct move *move,
 			  struct reef_extent_keys *keys)
 {
-	struct reef_body body = {.ask.extent_drop.extent = move->number};
+	struct reef_body body = {.ask.extent_drop.extent = move->label};
 	struct broker_extent *told;
 	struct reef_extent_keys source;
 	int rc;
@@ -283,7 +292,7 @@ static int settle_move(struct reef_broker *broker, const struct move *move,
 		return rc;
 	broker->counts[REEF_BROKER_MOVED]++;
 	broker_notice_space(broker, move->space);
-	broker_drop_later(broker, move->source, move->number, move->size);
+	broker_drop_later(broker, move->source, move->label, move->size);
 	return 0;
 }
 
@@ -300,7 +309,7 @@ static int call_off_move(struct reef_broker *broker, const struct move *move)
 		return 0;
 	rc = broker_commit_wait(broker, &record, NULL);
 	if (rc == 0)
-		broker_drop_later(broker, move->target, move->number,
+		broker_drop_later(broker, move->target, move->label,
 				  move->size);
 	return rc;
 }
@@ -314,6 +323,7 @@ static int try_move(struct reef_broker *broker, uint32_t number,
 		reef_state_extent(broker->state, number);
 	struct move move = {
 		.number = number,
+		.label = extent->label,
 		.space = extent->space,
 		.source = extent->node,
 		.target = extent->target,

@@ -460,7 +460,7 @@ static void drop_copies(struct reef_broker *broker, uint32_t id,
 	for (i = 0; i < count; i++)
 		if (extents[i].node == id && extents[i].target)
 			broker_drop_later(broker, extents[i].target,
-					  extents[i].number, extents[i].size);
+					  extents[i].label, extents[i].size);
 }
 
 /* End a node's life: it is DEAD or AWAY from now on. */
@@ -591,6 +591,7 @@ int broker_nodes_start(struct reef_broker *broker)
 	size_t count, i;
 	int rc;
 
+	broker_twins_sweep(broker);
 	nodes = reef_state_nodes(broker->state, &count);
 	for (i = 0; i < count; i++)
 		if (!reef_node_is_gone(nodes[i].state) &&

@@ -209,6 +209,7 @@ static int bind_link(struct reef_broker *broker,
 	broker_member_of(request->peer)->node = node;
 	node->ready = false;
 	node->domain = request->body.ask.node_register.domain;
+	node->nic = request->body.ask.node_register.nic != 0;
 	node->heard_ns = reef_now_ns();
 	node->fences_told = 0;
 	for (i = 0; i < broker->extents_count; i++)
@@ -324,7 +325,8 @@ static int take_extent(struct reef_broker *broker, uint32_t node,
 		       const struct reef_row_extent *row)
 {
 	const struct reef_state_extent *extent =
-		reef_state_extent(broker->state, row->number);
+		reef_state_labelled(broker->state, row->number);
+	uint32_t number = extent ? extent->number : 0;
 	struct reef_extent_keys keys;
 	struct broker_extent *told;
 	int rc;
@@ -344,18 +346,18 @@ static int take_extent(struct reef_broker *broker, uint32_t node,
 		broker_drop_later(broker, node, row->number, row->size);
 		return 0;
 	}
-	rc = broker_extent_note_made(broker, row->number);
+	rc = broker_extent_note_made(broker, number);
 	if (rc)
 		return rc;
 	memcpy(keys.keys, row->keys, sizeof(keys.keys));
 	memcpy(keys.read_keys, row->read_keys, sizeof(keys.read_keys));
-	rc = broker_extent_set_keys(broker, row->number, &keys);
+	rc = broker_extent_set_keys(broker, number, &keys);
 	if (rc)
 		return rc;
-	told = broker_extent_find(broker, row->number);
+	told = broker_extent_find(broker, number);
 	told->told = true;
 	if (row->state != REEF_EXTENT_LIVE)
-		broker_extent_set_closed(broker, row->number);
+		broker_extent_set_closed(broker, number);
 	return 0;
 }
 

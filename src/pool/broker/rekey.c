@@ -78,11 +78,10 @@ static bool is_away(struct reef_broker *broker,
 /* Withdraw an extent, tried once. It is marked as rekeying from then on, so
  * that nobody else opens it. */
 static int close_extent(struct reef_broker *broker, struct rekey_item *item,
-			uint32_t node)
+			uint32_t node, uint32_t label)
 {
 	struct reef_body body = {
-		.ask.extent_close = {.extent = item->number,
-				     .flags = REEF_POOL_FRESH},
+		.ask.extent_close = {.extent = label, .flags = REEF_POOL_FRESH},
 	};
 	int rc;
 
@@ -114,7 +113,7 @@ static int rekey_extent(struct reef_broker *broker, struct rekey_item *item)
 	    !broker_node_is_ready(broker_node_find(broker, extent->node)))
 		return -EAGAIN;
 	if (!item->is_closed)
-		rc = close_extent(broker, item, extent->node);
+		rc = close_extent(broker, item, extent->node, extent->label);
 	extent = reef_state_extent(broker->state, item->number);
 	if (rc == 0 && extent && extent->state == REEF_EXTENT_LIVE)
 		rc = broker_extent_reopen_once(broker, item->number);
@@ -159,27 +158,26 @@ static void give_up(struct reef_broker *broker, struct broker_rekey *rekey)
 	destroy_rekey(broker, rekey);
 }
 
-/* Begin a round, for those who wait now: with all extents of the space. */
+/* Begin a round, for those who wait now: with all extents of the space, and
+ * their twins. */
 static int begin_round(struct reef_broker *broker, struct broker_rekey *rekey)
 {
-	const struct reef_state_space *space =
-		reef_state_space(broker->state, rekey->space);
-	uint32_t count = space ? space->ordinals : 0, i;
-	const struct reef_state_extent *extent;
-	struct rekey_item *items = calloc(count + 1, sizeof(*items));
+	const struct reef_state_extent *extents;
+	struct rekey_item *items;
+	size_t count, i;
 
+	extents = reef_state_extents(broker->state, &count);
+	items = calloc(count + 1, sizeof(*items));
 	if (!items)
 		return -ENOMEM;
 	rekey->items = items;
 	rekey->items_count = 0;
-	for (i = 0; i < count; i++) {
-		extent = reef_state_extent(broker->state, space->by_ordinal[i]);
-		if (extent)
+	for (i = 0; i < count; i++)
+		if (extents[i].space == rekey->space)
 			items[rekey->items_count++] = (struct rekey_item){
-				.number = extent->number,
-				.epoch = extent->epoch,
+				.number = extents[i].number,
+				.epoch = extents[i].epoch,
 			};
-	}
 	rekey->answers = rekey->count;
 	rekey->is_wanted_now = rekey->is_wanted;
 	rekey->is_wanted = false;

@@ -54,32 +54,21 @@ static int raise_numbers(struct reef_broker *broker,
 	return commit_once(broker, request, &record);
 }
 
-/* Have the node make an extent that the state has; else it goes again. */
+/* Have the node make an extent that the state has, with its second copy; else
+ * it goes again. */
 static int make_extent(struct reef_broker *broker, uint32_t number)
 {
-	struct reef_record record = {
-		.type = REEF_RECORD_EXTENT_REMOVE,
-		.id = number,
-	};
-	const struct reef_state_extent *extent;
-	uint32_t node;
-	uint64_t size;
-	int rc = broker_extent_create(broker, number), undone;
+	int rc = broker_twin_add(broker, number), undone;
 
-	extent = reef_state_extent(broker->state, number);
+	if (rc == 0 || rc == -ENOSPC)
+		rc = broker_extent_create(broker, number);
 	if (rc == 0)
-		return extent ? 0 : -ENOENT;
-	if (!extent || rc == -ECANCELED || rc == -REEF_EHOSTDEAD)
+		return reef_state_extent(broker->state, number) ? 0 : -ENOENT;
+	if (!reef_state_extent(broker->state, number) || rc == -ECANCELED ||
+	    rc == -REEF_EHOSTDEAD)
 		return rc;
-	node = extent->node;
-	size = extent->size;
-	undone = broker_commit_wait(broker, &record, NULL);
-	if (undone)
-		return undone;
-	broker_extent_forget(broker, number);
-	if (node)
-		broker_drop_later(broker, node, number, size);
-	return rc;
+	undone = broker_extent_discard(broker, number, NULL);
+	return undone ? undone : rc;
 }
 
 /* True if a node has still something to drop. */
@@ -106,6 +95,8 @@ static int restore_extent(struct reef_broker *broker,
 		.ordinal = ask->ordinal,
 		.size = ask->size,
 	};
+	const struct broker_place place = {.size = ask->size,
+					   .label = ask->extent};
 	const struct reef_state_extent *extent;
 	int rc;
 
@@ -114,7 +105,7 @@ static int restore_extent(struct reef_broker *broker,
 	if (epoch >= UINT32_MAX)
 		return -EOVERFLOW;
 	record.era = (uint32_t)epoch;
-	record.node = broker_choose_node(broker, ask->size, ask->extent, NULL);
+	record.node = broker_choose_node(broker, &place, NULL);
 	/* What was dropped just before goes at its node, and then there is
 	 * room: who asks is told to ask again. */
 	if (!record.node)
@@ -128,9 +119,7 @@ static int restore_extent(struct reef_broker *broker,
 	extent = reef_state_extent(broker->state, ask->extent);
 	if (!extent || extent->space != ask->space || !extent->node)
 		return -ENOENT;
-	broker_node_row(broker, broker_session_of(request),
-			reef_state_node(broker->state, extent->node), room);
-	broker_extent_row(broker, broker_session_of(request), extent, room);
+	broker_extent_rows(broker, broker_session_of(request), extent, room);
 	return 0;
 }
 

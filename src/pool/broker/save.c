@@ -146,9 +146,11 @@ static int note_closed(struct reef_broker *broker,
 }
 
 static int close_extent(struct reef_broker *broker, struct broker_save *save,
-			uint32_t number, uint32_t node, uint64_t until_ns)
+			const struct reef_state_extent *extent,
+			uint64_t until_ns)
 {
-	struct reef_body body = {.ask.extent_close.extent = number};
+	struct reef_body body = {.ask.extent_close.extent = extent->label};
+	uint32_t number = extent->number, node = extent->node;
 	struct reef_answer answer = {0};
 	struct broker_extent *told = broker_extent_find(broker, number);
 	uint64_t pause_ns = 0;
@@ -189,8 +191,7 @@ static int close_when_free(struct reef_broker *broker, struct broker_save *save,
 		if (!extent || reef_extent_is_lost(extent->state))
 			return -REEF_ELOST;
 		if (is_free_to_close(broker, extent))
-			return close_extent(broker, save, number, extent->node,
-					    until_ns);
+			return close_extent(broker, save, extent, until_ns);
 		if (reef_now_ns() >= until_ns)
 			return -EBUSY;
 		rc = broker_sleep_longer(broker, &pause_ns);

@@ -115,13 +115,17 @@ static struct rows rows_of(struct reef_broker *broker,
 	};
 }
 
-/* Encode an extent's row, and that of its node if it is not there yet. */
+/* Encode an extent's row, and that of its node if it is not there yet; of one
+ * that has a twin, the twin's before. */
 static void encode_extent(struct rows *rows,
 			  const struct reef_state_extent *extent)
 {
 	struct reef_broker *broker = rows->broker;
 	uint32_t at = extent->node % SEEN_MAX;
 
+	if (extent->twin && !extent->is_twin)
+		encode_extent(rows,
+			      reef_state_extent(broker->state, extent->twin));
 	/* A node that is told twice does no harm. */
 	if (extent->node && rows->seen[at] != extent->node)
 		broker_node_row(broker, rows->session,
@@ -165,6 +169,9 @@ static bool encode_changes(struct rows *rows, uint32_t space, uint64_t version)
 	for (i = 0; i < count && rows->room->size < rows->max; i++) {
 		extent = reef_state_extent(rows->broker->state, numbers[i]);
 		removed.extent.number = numbers[i];
+		/* A twin that nobody names is nobody's. */
+		if (extent && extent->is_twin && !extent->twin)
+			continue;
 		if (extent)
 			encode_extent(rows, extent);
 		else if (!REEF_MUTATED(BROKER_REMOVAL_UNTOLD))
@@ -228,6 +235,19 @@ static bool is_reserved(const struct reef_broker *broker, struct reef_text name)
 	return false;
 }
 
+/* Nodes that memory may come to. */
+static uint64_t count_nodes(const struct reef_broker *broker)
+{
+	const struct reef_state_node *nodes;
+	uint64_t found = 0;
+	size_t count, i;
+
+	nodes = reef_state_nodes(broker->state, &count);
+	for (i = 0; i < count; i++)
+		found += nodes[i].state == REEF_NODE_OK;
+	return found;
+}
+
 static int create_space(struct reef_broker *broker,
 			const struct reef_request *request, uint32_t *id)
 {
@@ -235,9 +255,11 @@ static int create_space(struct reef_broker *broker,
 	const struct reef_ask_space_open *ask = &request->body.ask.space_open;
 	struct reef_state_summary summary;
 	struct reef_record record = {
-		.type = REEF_RECORD_SPACE_ADD,
+		.type = REEF_RECORD_SPACE_MAKE,
 		.kind = ask->kind,
 		.keeping = ask->keeping,
+		.value = ask->copies ? ask->copies : 1,
+		.state = ask->flags & REEF_POOL_STRICT ? 1 : 0,
 		.size = ask->quota ? ask->quota : UINT64_MAX,
 		.user = session->user,
 		.name = ask->name,
@@ -252,6 +274,8 @@ static int create_space(struct reef_broker *broker,
 		record.keeping = REEF_KEEPING_KEPT;
 	if (record.kind == REEF_SPACE_SCRATCH)
 		record.session = session->id;
+	if (record.state && count_nodes(broker) < record.value)
+		return -ENOSPC;
 	reef_state_summary(broker->state, &summary);
 	record.id = *id = summary.next_space;
 	return broker_commit_wait(broker, &record, request);
@@ -320,6 +344,7 @@ BROKER_REQUEST(broker_space_open)
 	reply->kind = space->kind;
 	reply->keeping = space->keeping;
 	reply->user = space->user;
+	reply->copies = space->copies;
 	reply->extent_size =
 		reef_state_setting(broker->state, REEF_SETTING_EXTENT_SIZE);
 	reply->version = broker_space_version(broker, id);
@@ -358,18 +383,20 @@ BROKER_REQUEST(broker_space_close)
 static int copy_extents_of(const struct reef_broker *broker, uint32_t id,
 			   struct reef_state_extent **out, uint32_t *found)
 {
-	const struct reef_state_space *space =
-		reef_state_space(broker->state, id);
+	const struct reef_state_extent *all;
 	struct reef_state_extent *extents;
-	uint32_t i, n = 0;
+	uint32_t n = 0;
+	size_t count, i;
 
-	extents = malloc((space->ordinals + 1) * sizeof(*extents));
+	all = reef_state_extents(broker->state, &count);
+	for (i = 0; i < count; i++)
+		n += all[i].space == id;
+	extents = malloc(((size_t)n + 1) * sizeof(*extents));
 	if (!extents)
 		return -ENOMEM;
-	for (i = 0; i < space->ordinals; i++)
-		if (space->by_ordinal[i])
-			extents[n++] = *reef_state_extent(broker->state,
-							  space->by_ordinal[i]);
+	for (i = n = 0; i < count; i++)
+		if (all[i].space == id)
+			extents[n++] = all[i];
 	*out = extents;
 	*found = n;
 	return 0;
@@ -399,14 +426,8 @@ int broker_space_remove(struct reef_broker *broker, uint32_t id,
 	}
 	if (rc == 0)
 		broker_notice_space(broker, id);
-	for (i = 0; rc == 0 && i < count; i++) {
-		if (extents[i].node)
-			broker_drop_later(broker, extents[i].node,
-					  extents[i].number, extents[i].size);
-		if (extents[i].target)
-			broker_drop_later(broker, extents[i].target,
-					  extents[i].number, extents[i].size);
-	}
+	for (i = 0; rc == 0 && i < count; i++)
+		broker_drop_extent(broker, &extents[i]);
 	free(extents);
 	return rc;
 }

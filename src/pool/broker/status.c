@@ -87,9 +87,13 @@ void broker_extent_row(struct reef_broker *broker,
 				.state = extent->state,
 				.size = extent->size,
 				.copy = extent->copy,
+				.twin = extent->twin,
+				.is_twin = extent->is_twin,
 			},
 	};
 
+	if (session && extent->state == REEF_EXTENT_FAILING)
+		row.extent.state = REEF_EXTENT_MOVING;
 	if (extent->state == REEF_EXTENT_FORGOTTEN)
 		row.extent.state = REEF_EXTENT_LOST;
 	/* An extent that is still closed after its move was called off, or its
@@ -110,6 +114,23 @@ void broker_extent_row(struct reef_broker *broker,
 			 broker_session_rights(broker, session, extent->space));
 	}
 	reef_row_encode(&row, room);
+}
+
+void broker_extent_rows(struct reef_broker *broker,
+			struct broker_session *session,
+			const struct reef_state_extent *extent,
+			struct reef_cursor_out *room)
+{
+	const struct reef_state_node *node =
+		reef_state_node(broker->state, extent->node);
+
+	if (extent->twin && !extent->is_twin)
+		broker_extent_rows(
+			broker, session,
+			reef_state_extent(broker->state, extent->twin), room);
+	if (node)
+		broker_node_row(broker, session, node, room);
+	broker_extent_row(broker, session, extent, room);
 }
 
 /* Without memory for it nothing is told, and the session cannot connect. */
@@ -272,6 +293,21 @@ void reef_broker_lost(struct reef_broker *broker,
 	}
 }
 
+/* A space's extents that have fewer copies than are wanted. */
+static uint32_t count_degraded(const struct reef_state *state,
+			       const struct reef_state_space *space)
+{
+	const struct reef_state_extent *extent;
+	uint32_t degraded = 0;
+
+	for (uint32_t i = 0; space->copies > 1 && i < space->ordinals; i++) {
+		extent = reef_state_extent(state, space->by_ordinal[i]);
+		degraded += extent && !extent->twin &&
+			    !reef_extent_is_lost(extent->state);
+	}
+	return degraded;
+}
+
 static void encode_space(const struct reef_state *state,
 			 const struct reef_state_space *space,
 			 struct reef_cursor_out *room)
@@ -293,6 +329,8 @@ static void encode_space(const struct reef_state *state,
 						 : space->quota,
 				.used = space->used - lost,
 				.lost = lost,
+				.copies = space->copies,
+				.degraded = count_degraded(state, space),
 				.name = reef_text_of(space->name),
 			},
 	};

@@ -214,6 +214,7 @@ static int send_register(struct reef_node *node, bool *dead)
 				.confirmed = node->confirmed,
 				.pool = node->pool,
 				.keeps = node_keeps(node),
+				.nic = machine_domain(node) != node->domain,
 			},
 	};
 	struct reef_answer answer = {0};

@@ -35,6 +35,15 @@ struct reef_state {
 	/* Names of the things themselves; the value is the number. */
 	struct reef_names user_names, node_names, space_names;
 
+	/* Of extents whose label is not their number, in the order of the
+	 * labels; copies.c. An entry counts while the extent has that label.
+	 * There is room for one more for each twin. */
+	struct reef_state_label {
+		uint32_t label, number;
+	} * labels;
+	size_t label_count, label_room;
+	size_t twin_count;
+
 	/* Memory that check took for apply. */
 	char *spare_addresses;
 	size_t spare_addresses_size;
@@ -50,6 +59,7 @@ struct reef_rule {
 };
 
 /* The rules of each file, by the type of record. */
+extern const struct reef_rule reef_rules_copies[REEF_RECORD_TYPES];
 extern const struct reef_rule reef_rules_members[REEF_RECORD_TYPES];
 extern const struct reef_rule reef_rules_memory[REEF_RECORD_TYPES];
 extern const struct reef_rule reef_rules_names[REEF_RECORD_TYPES];
@@ -92,9 +102,50 @@ struct reef_state_space *reef_state_space_of(const struct reef_state *state,
 struct reef_state_extent *reef_state_extent_of(const struct reef_state *state,
 					       uint32_t number);
 
-/* Take an extent off a node, which has it no more. */
+/* Count an extent on a node; take it off one which has it no more. */
+void reef_state_count_on_node(struct reef_state *state, uint32_t id,
+			      uint64_t size);
 void reef_state_uncount_on_node(struct reef_state *state, uint32_t id,
 				uint64_t size);
+/* Take an extent off its node, and off the target of its move. */
+void reef_state_release_extent(struct reef_state *state,
+			       struct reef_state_extent *extent);
+/* Take an extent off its space, unless it is FORGOTTEN. */
+void reef_state_uncount_in_space(struct reef_state *state,
+				 const struct reef_state_extent *extent);
+/* Check that the node may be given that many bytes more. */
+int reef_state_check_placement(const struct reef_state *state, uint32_t id,
+			       uint64_t size);
+/* Check what every new extent has to keep: a size, and room at its node, in its
+ * space, and in the table. */
+int reef_state_check_new(struct reef_state *state,
+			 const struct reef_record *record);
+/* Put an extent where its number belongs, and count it everywhere. */
+void reef_state_insert_extent(struct reef_state *state,
+			      const struct reef_state_extent *extent);
+int reef_state_check_space_add(struct reef_state *state,
+			       const struct reef_record *record);
+void reef_state_apply_space_add(struct reef_state *state,
+				const struct reef_record *record);
+
+/* --- copies.c --- */
+
+/* A copy is given up. Its extent goes on with the other one's memory. Of one
+ * that has none: LOST; a twin that nobody names is no more. Twins that go are
+ * REMOVED, until they are swept. */
+void reef_state_fail_copy(struct reef_state *state,
+			  struct reef_state_extent *extent);
+/* Take the extents that are REMOVED out of the table. */
+void reef_state_sweep_removed(struct reef_state *state);
+/* True if an extent may be on that node, or move there: its other copy is not
+ * and does not. */
+bool reef_state_may_lie_on(const struct reef_state *state,
+			   const struct reef_state_extent *extent,
+			   uint32_t node);
+/* Note the labels of extents that were decoded, and check them and all pairs:
+ * (12) and (13) of state.h.  -REEF_ECORRUPT, -ENOMEM. */
+int reef_state_check_copies(struct reef_state *state);
+
 /* An extent is LOST, wherever it was or moved to. */
 void reef_state_lose_extent(struct reef_state *state,
 			    struct reef_state_extent *extent);

@@ -11,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void count_on_node(struct reef_state *state, uint32_t id, uint64_t size)
+void reef_state_count_on_node(struct reef_state *state, uint32_t id,
+			      uint64_t size)
 {
 	struct reef_state_node *node = reef_state_node_of(state, id);
 
@@ -29,11 +30,12 @@ void reef_state_uncount_on_node(struct reef_state *state, uint32_t id,
 	node->extents--;
 }
 
-/* Take an extent off its space, unless it is FORGOTTEN. */
-static void uncount_in_space(struct reef_state *state,
-			     struct reef_state_space *space,
-			     const struct reef_state_extent *extent)
+void reef_state_uncount_in_space(struct reef_state *state,
+				 const struct reef_state_extent *extent)
 {
+	struct reef_state_space *space =
+		reef_state_space_of(state, extent->space);
+
 	if (extent->state == REEF_EXTENT_FORGOTTEN)
 		return;
 	reef_assert(space->used >= extent->size && space->extents > 0);
@@ -52,9 +54,8 @@ void reef_state_count_in_space(struct reef_state *state,
 	reef_state_count(state, space->user, REEF_LIMIT_BYTES, size);
 }
 
-/* Check that the node may be given that many bytes more. */
-static int check_placement(const struct reef_state *state, uint32_t id,
-			   uint64_t size)
+int reef_state_check_placement(const struct reef_state *state, uint32_t id,
+			       uint64_t size)
 {
 	const struct reef_state_node *node = reef_state_node_of(state, id);
 
@@ -65,9 +66,8 @@ static int check_placement(const struct reef_state *state, uint32_t id,
 	return size <= node->capacity - node->used ? 0 : -ENOSPC;
 }
 
-/* Take an extent off its node, and off the target of its move. */
-static void release_extent(struct reef_state *state,
-			   struct reef_state_extent *extent)
+void reef_state_release_extent(struct reef_state *state,
+			       struct reef_state_extent *extent)
 {
 	if (extent->node)
 		reef_state_uncount_on_node(state, extent->node, extent->size);
@@ -79,7 +79,7 @@ static void release_extent(struct reef_state *state,
 void reef_state_lose_extent(struct reef_state *state,
 			    struct reef_state_extent *extent)
 {
-	release_extent(state, extent);
+	reef_state_release_extent(state, extent);
 	extent->state = REEF_EXTENT_LOST;
 	reef_assert(extent->epoch < UINT32_MAX);
 	extent->epoch++;
@@ -119,8 +119,8 @@ static int check_space_name(struct reef_state *state,
 	return reef_names_reserve(&state->space_names, record->name.size);
 }
 
-static int check_space_add(struct reef_state *state,
-			   const struct reef_record *record)
+int reef_state_check_space_add(struct reef_state *state,
+			       const struct reef_record *record)
 {
 	int rc;
 
@@ -150,8 +150,8 @@ static int check_space_add(struct reef_state *state,
 	return rc;
 }
 
-static void apply_space_add(struct reef_state *state,
-			    const struct reef_record *record)
+void reef_state_apply_space_add(struct reef_state *state,
+				const struct reef_record *record)
 {
 	const char *name = "";
 
@@ -163,6 +163,7 @@ static void apply_space_add(struct reef_state *state,
 		.id = record->id,
 		.kind = record->kind,
 		.keeping = record->keeping,
+		.copies = 1,
 		.user = record->user,
 		.session = record->session,
 		.quota = record->size,
@@ -249,7 +250,7 @@ static void apply_space_forget(struct reef_state *state,
 		extent = reef_state_extent_of(state, space->by_ordinal[i]);
 		if (!extent || extent->state != REEF_EXTENT_LOST)
 			continue;
-		uncount_in_space(state, space, extent);
+		reef_state_uncount_in_space(state, extent);
 		extent->state = REEF_EXTENT_FORGOTTEN;
 	}
 }
@@ -267,10 +268,12 @@ void reef_state_drop_space(struct reef_state *state,
 			   space->extents);
 	reef_state_uncount(state, space->user, REEF_LIMIT_BYTES, space->used);
 	for (from = 0; from < state->extent_count; from++) {
-		if (state->extents[from].space == space->id)
-			release_extent(state, &state->extents[from]);
-		else
+		if (state->extents[from].space == space->id) {
+			reef_state_release_extent(state, &state->extents[from]);
+			state->twin_count -= state->extents[from].is_twin;
+		} else {
 			state->extents[to++] = state->extents[from];
+		}
 	}
 	state->extent_count = to;
 	for (from = 0, to = 0; from < state->use_count; from++)
@@ -410,11 +413,10 @@ static bool are_ordinals_free(const struct reef_state *state,
 	return true;
 }
 
-/* What a new extent and one that is restored have to keep. */
-static int check_new_extent(struct reef_state *state,
-			    const struct reef_record *record)
+int reef_state_check_new(struct reef_state *state,
+			 const struct reef_record *record)
 {
-	struct reef_state_space *space =
+	const struct reef_state_space *space =
 		reef_state_space_of(state, record->space);
 	int rc;
 
@@ -425,28 +427,41 @@ static int check_new_extent(struct reef_state *state,
 		return -EINVAL;
 	if (!space)
 		return -ENOENT;
-	if (record->ordinal >= REEF_ORDINALS_MAX ||
-	    record->ordinal + reef_extent_ordinals(record->size) >
-		    REEF_ORDINALS_MAX)
-		return -EINVAL;
-	if (record->ordinal < space->ordinals &&
-	    space->by_ordinal[record->ordinal])
-		return -EEXIST;
 	rc = reef_state_check_room(state, space, record->size);
 	if (rc == 0)
-		rc = check_placement(state, record->node, record->size);
+		rc = reef_state_check_placement(state, record->node,
+						record->size);
 	if (rc == 0)
 		rc = reef_state_check_share(state, state->extent_count,
 					    REEF_SETTING_EXTENTS_MAX,
 					    space->user);
 	if (rc == 0)
-		rc = reserve_ordinal(
-			space, record->ordinal +
-				       reef_extent_ordinals(record->size) - 1);
-	if (rc == 0)
 		rc = reef_state_room(
 			(void **)&state->extents, &state->extent_room,
 			state->extent_count + 1, sizeof(*state->extents));
+	return rc;
+}
+
+/* What a new extent and one that is restored have to keep. */
+static int check_new_extent(struct reef_state *state,
+			    const struct reef_record *record)
+{
+	struct reef_state_space *space =
+		reef_state_space_of(state, record->space);
+	int rc;
+
+	if (space && (record->ordinal >= REEF_ORDINALS_MAX ||
+		      record->ordinal + reef_extent_ordinals(record->size) >
+			      REEF_ORDINALS_MAX))
+		return -EINVAL;
+	if (space && record->ordinal < space->ordinals &&
+	    space->by_ordinal[record->ordinal])
+		return -EEXIST;
+	rc = reef_state_check_new(state, record);
+	if (rc == 0)
+		rc = reserve_ordinal(
+			space, record->ordinal +
+				       reef_extent_ordinals(record->size) - 1);
 	return rc;
 }
 
@@ -486,9 +501,8 @@ static int check_extent_restore(struct reef_state *state,
 		       : -EEXIST;
 }
 
-/* Put an extent where its number belongs. */
-static void insert_extent(struct reef_state *state,
-			  const struct reef_state_extent *extent)
+void reef_state_insert_extent(struct reef_state *state,
+			      const struct reef_state_extent *extent)
 {
 	struct reef_state_extent *at = state->extents + state->extent_count;
 
@@ -498,6 +512,11 @@ static void insert_extent(struct reef_state *state,
 	}
 	*at = *extent;
 	state->extent_count++;
+	if (state->next_extent <= extent->number)
+		state->next_extent = extent->number + 1;
+	reef_state_count_in_space(
+		state, reef_state_space_of(state, extent->space), extent->size);
+	reef_state_count_on_node(state, extent->node, extent->size);
 }
 
 static void apply_extent_restore(struct reef_state *state,
@@ -515,18 +534,15 @@ static void apply_extent_restore(struct reef_state *state,
 		.made = record->type == REEF_RECORD_EXTENT_ADD,
 		.size = record->size,
 		.copy = state->next_copy++,
+		.label = record->id,
 	};
 
-	insert_extent(state, &extent);
-	if (state->next_extent <= record->id)
-		state->next_extent = record->id + 1;
+	reef_state_insert_extent(state, &extent);
 	/* Only the first of an extent's ordinals names the extent. */
 	while (space->ordinals <
 	       record->ordinal + reef_extent_ordinals(record->size))
 		space->by_ordinal[space->ordinals++] = 0;
 	space->by_ordinal[record->ordinal] = record->id;
-	reef_state_count_in_space(state, space, record->size);
-	count_on_node(state, record->node, record->size);
 }
 
 static int check_extent_place(struct reef_state *state,
@@ -594,10 +610,12 @@ static int check_extent_move(struct reef_state *state,
 		return -EINVAL;
 	if (!extent->made)
 		return -EBUSY;
+	if (!reef_state_may_lie_on(state, extent, record->node))
+		return -EINVAL;
 	/* The last epoch is kept for a loss, which nothing can refuse. */
 	if (extent->epoch >= UINT32_MAX - 1)
 		return -ENOSPC;
-	return check_placement(state, record->node, extent->size);
+	return reef_state_check_placement(state, record->node, extent->size);
 }
 
 static void apply_extent_move(struct reef_state *state,
@@ -608,7 +626,7 @@ static void apply_extent_move(struct reef_state *state,
 
 	extent->state = REEF_EXTENT_MOVING;
 	extent->target = record->node;
-	count_on_node(state, record->node, extent->size);
+	reef_state_count_on_node(state, record->node, extent->size);
 }
 
 static int check_extent_moved(struct reef_state *state,
@@ -652,10 +670,13 @@ static void apply_extent_stay(struct reef_state *state,
 static int check_extent_lost(struct reef_state *state,
 			     const struct reef_record *record)
 {
+	const struct reef_state_extent *extent =
+		reef_state_extent_of(state, record->id);
 	int rc = check_extent_state(state, record->id, 0);
 
-	if (rc == 0 &&
-	    reef_extent_is_lost(reef_state_extent_of(state, record->id)->state))
+	/* A twin that nobody names has nothing to lose: it is removed. */
+	if (rc == 0 && (reef_extent_is_lost(extent->state) ||
+			(extent->is_twin && !extent->twin)))
 		rc = -EBUSY;
 	return rc ? rc : check_next_epoch(state, record);
 }
@@ -663,32 +684,44 @@ static int check_extent_lost(struct reef_state *state,
 static void apply_extent_lost(struct reef_state *state,
 			      const struct reef_record *record)
 {
-	reef_state_lose_extent(state, reef_state_extent_of(state, record->id));
+	reef_state_fail_copy(state, reef_state_extent_of(state, record->id));
+	reef_state_sweep_removed(state);
 }
 
 static int check_extent_remove(struct reef_state *state,
 			       const struct reef_record *record)
 {
-	return check_extent_state(state, record->id, 0);
+	const struct reef_state_extent *extent =
+		reef_state_extent_of(state, record->id);
+
+	if (!extent)
+		return -ENOENT;
+	return extent->is_twin && extent->twin ? -EBUSY : 0;
 }
 
+/* An extent goes with its twin. */
 static void apply_extent_remove(struct reef_state *state,
 				const struct reef_record *record)
 {
 	struct reef_state_extent *extent =
 		reef_state_extent_of(state, record->id);
-	struct reef_state_space *space =
-		reef_state_space_of(state, extent->space);
+	struct reef_state_extent *twin =
+		reef_state_extent_of(state, extent->twin);
 
-	release_extent(state, extent);
-	space->by_ordinal[extent->ordinal] = 0;
-	uncount_in_space(state, space, extent);
-	reef_state_take_out(state->extents, &state->extent_count,
-			    (size_t)(extent - state->extents), sizeof(*extent));
+	if (!extent->is_twin)
+		reef_state_space_of(state, extent->space)
+			->by_ordinal[extent->ordinal] = 0;
+	for (; extent; extent = twin, twin = NULL) {
+		reef_state_release_extent(state, extent);
+		reef_state_uncount_in_space(state, extent);
+		extent->state = REEF_EXTENT_REMOVED;
+	}
+	reef_state_sweep_removed(state);
 }
 
 const struct reef_rule reef_rules_memory[REEF_RECORD_TYPES] = {
-	[REEF_RECORD_SPACE_ADD] = {check_space_add, apply_space_add},
+	[REEF_RECORD_SPACE_ADD] = {reef_state_check_space_add,
+				   reef_state_apply_space_add},
 	[REEF_RECORD_SPACE_QUOTA] = {check_space_quota, apply_space_quota},
 	[REEF_RECORD_SPACE_ERA] = {check_space_era, apply_space_era},
 	[REEF_RECORD_SPACE_REMOVE] = {check_space_remove, apply_space_remove},

@@ -2,7 +2,8 @@
  *
  * A node that is DEAD has lost its extents. One that is AWAY has them still:
  * they count for it, wait until it returns, and are lost when it is declared
- * DEAD after all. What was moving to it stays where it was, either way. */
+ * DEAD after all. What was moving to it stays where it was, either way. What
+ * has a copy elsewhere goes on there, either way (copies.c). */
 #include "pool/broker/state/internal.h"
 
 #include "base/log.h"
@@ -210,8 +211,9 @@ static void apply_node_state(struct reef_state *state,
 	if (!reef_node_is_gone(record->state))
 		return;
 	for (i = 0; i < state->extent_count; i++, extent++) {
-		if (lost && extent->node == record->id) {
-			reef_state_lose_extent(state, extent);
+		if (extent->node == record->id &&
+		    (lost || extent->twin || extent->is_twin)) {
+			reef_state_fail_copy(state, extent);
 		} else if (extent->target == record->id) {
 			reef_state_uncount_on_node(state, extent->target,
 						   extent->size);
@@ -219,6 +221,7 @@ static void apply_node_state(struct reef_state *state,
 			extent->state = REEF_EXTENT_LIVE;
 		}
 	}
+	reef_state_sweep_removed(state);
 	reef_assert(!lost || (node->used == 0 && node->extents == 0));
 }
 

@@ -7,7 +7,7 @@
 
 #include <reef/error.h>
 
-#define FIELDS_MAX 7
+#define FIELDS_MAX 9
 
 #define NUMBER(member) REEF_FIELD_NUMBER(struct reef_record, member)
 #define TEXT(member) REEF_FIELD_TEXT(struct reef_record, member)
@@ -35,6 +35,17 @@ static const struct layout {
 				   {NUMBER(id), NUMBER(kind), NUMBER(keeping),
 				    NUMBER(size), NUMBER(session), NUMBER(user),
 				    TEXT(name)}},
+	[REEF_RECORD_SPACE_MAKE] = {9,
+				    {NUMBER(id), NUMBER(kind), NUMBER(keeping),
+				     NUMBER(size), NUMBER(session),
+				     NUMBER(user), NUMBER(value), NUMBER(state),
+				     TEXT(name)}},
+	[REEF_RECORD_EXTENT_TWIN] = {5,
+				     {NUMBER(id), NUMBER(space), NUMBER(node),
+				      NUMBER(size), NUMBER(value)}},
+	[REEF_RECORD_EXTENT_PAIR] = {3,
+				     {NUMBER(id), NUMBER(value), NUMBER(era)}},
+	[REEF_RECORD_EXTENT_OPEN] = {1, {NUMBER(id)}},
 	[REEF_RECORD_SPACE_QUOTA] = {2, {NUMBER(id), NUMBER(size)}},
 	[REEF_RECORD_SPACE_ERA] = {2, {NUMBER(id), NUMBER(era)}},
 	[REEF_RECORD_SPACE_REMOVE] = {1, {NUMBER(id)}},

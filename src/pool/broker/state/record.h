@@ -74,6 +74,16 @@ enum reef_record_type {
 				     * was used by it; it is STUCK there */
 	REEF_RECORD_NODE_KEEP,	    /* id; value 1: what it lends outlasts its
 				     * lives; 0: it does not */
+	/* Of copies (state/copies.c). */
+	REEF_RECORD_SPACE_MAKE,	 /* as SPACE_ADD, and counts as that for whoever
+				  * repeats a request; value: copies of its
+				  * memory; state 1: never fewer when it grows */
+	REEF_RECORD_EXTENT_TWIN, /* id, space, node, size; value: its copy's id:
+				  * memory for a second copy */
+	REEF_RECORD_EXTENT_PAIR, /* id; value: the twin that is its arbiter from
+				  * now on; era: its epoch, one more if it is
+				  * made */
+	REEF_RECORD_EXTENT_OPEN, /* id; it is FAILING no more, but LIVE */
 	REEF_RECORD_TYPES
 };
 

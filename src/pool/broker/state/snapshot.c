@@ -18,18 +18,19 @@
 #include <reef/error.h>
 
 #define MAGIC 0x74736672 /* "rfst" */
-#define VERSION 7
+#define VERSION 8
 /* Without the processes of sessions, then without what is STUCK, then without
  * limits of users, the owner's era, and which sessions are outdated, then
  * without the base, then without copies and which extents are made: those are,
  * and get the first ids, then without what nodes keep, and drain when they are
- * back. */
+ * back, then without second copies. */
 #define VERSION_1 1
 #define VERSION_2 2
 #define VERSION_3 3
 #define VERSION_4 4
 #define VERSION_5 5
 #define VERSION_6 6
+#define VERSION_7 7
 
 /* --- writing --- */
 
@@ -115,6 +116,8 @@ static void put_spaces(struct reef_cursor_out *out,
 		reef_cursor_put(out, 8, space->quota);
 		reef_cursor_put(out, 4, space->ordinals);
 		put_text(out, space->name);
+		reef_cursor_put(out, 1, space->copies);
+		reef_cursor_put(out, 1, space->strict);
 	}
 }
 
@@ -136,6 +139,9 @@ static void put_extents(struct reef_cursor_out *out,
 		reef_cursor_put(out, 8, extent->size);
 		reef_cursor_put(out, 1, extent->made);
 		reef_cursor_put(out, 8, extent->copy);
+		reef_cursor_put(out, 4, extent->label);
+		reef_cursor_put(out, 4, extent->twin);
+		reef_cursor_put(out, 1, extent->is_twin);
 	}
 }
 
@@ -430,9 +436,10 @@ static int set_ordinals(struct reef_state_space *space, uint64_t ordinals)
 /* A scratch space lives until its session is recovered, so it may belong to one
  * that is not alive; what the rule of a new one asks is asked of those here. */
 static int get_space(struct reef_cursor_in *in, struct reef_state *state,
-		     uint32_t end)
+		     const struct head *head)
 {
-	struct reef_record record = {.type = REEF_RECORD_SPACE_ADD};
+	struct reef_record record = {.type = REEF_RECORD_SPACE_MAKE,
+				     .value = 1};
 	struct reef_state_session *session = NULL;
 	uint64_t ordinals;
 	uint8_t before = 0;
@@ -448,7 +455,11 @@ static int get_space(struct reef_cursor_in *in, struct reef_state *state,
 	record.size = reef_cursor_get(in, 8);
 	ordinals = reef_cursor_get(in, 4);
 	record.name = get_text(in);
-	rc = take_number(&state->next_space, record.id, end);
+	if (head->version > VERSION_7) {
+		record.value = reef_cursor_get(in, 1);
+		record.state = (uint8_t)reef_cursor_get(in, 1);
+	}
+	rc = take_number(&state->next_space, record.id, head->next_space);
 	if (rc)
 		return rc;
 	if (reef_state_session(state, record.session))
@@ -467,13 +478,13 @@ static int get_space(struct reef_cursor_in *in, struct reef_state *state,
 }
 
 static int get_spaces(struct reef_cursor_in *in, struct reef_state *state,
-		      uint32_t end)
+		      const struct head *head)
 {
 	uint64_t count = reef_cursor_get(in, 4);
 	int rc = 0;
 
 	for (; count > 0 && rc == 0; count--)
-		rc = get_space(in, state, end);
+		rc = get_space(in, state, head);
 	return rc;
 }
 
@@ -491,6 +502,20 @@ static bool count_on_node(struct reef_state *state, uint32_t id, uint64_t size)
 	return true;
 }
 
+/* True if the ordinal of an extent can be its own: a twin has none, and is of a
+ * space with copies. */
+static bool is_ordinal_valid(const struct reef_state_space *space,
+			     const struct reef_state_extent *extent)
+{
+	if (extent->is_twin)
+		return extent->ordinal == REEF_ORDINALS_MAX &&
+		       space->copies > 1 &&
+		       (extent->state == REEF_EXTENT_LIVE ||
+			extent->state == REEF_EXTENT_MOVING);
+	return extent->ordinal < space->ordinals &&
+	       !space->by_ordinal[extent->ordinal];
+}
+
 /* Check an extent, and count it at its space and nodes. */
 static bool count_valid_extent(struct reef_state *state,
 			       const struct reef_state_extent *extent)
@@ -501,14 +526,14 @@ static bool count_valid_extent(struct reef_state *state,
 	bool counted = extent->state != REEF_EXTENT_FORGOTTEN;
 	bool moving = extent->state == REEF_EXTENT_MOVING;
 
-	if (!space || extent->ordinal >= space->ordinals ||
-	    space->by_ordinal[extent->ordinal] || extent->epoch == 0 ||
+	if (!space || !is_ordinal_valid(space, extent) || extent->epoch == 0 ||
 	    (placed && extent->epoch >= UINT32_MAX - moving) ||
 	    extent->size == 0 || extent->size > REEF_EXTENT_SIZE_MAX ||
 	    extent->size % REEF_EXTENT_ALIGN ||
 	    (counted && extent->size > space->quota - space->used) ||
 	    extent->state < REEF_EXTENT_LIVE ||
-	    extent->state > REEF_EXTENT_FORGOTTEN)
+	    extent->state > REEF_EXTENT_FAILING ||
+	    extent->state == REEF_EXTENT_REMOVED)
 		return false;
 	if (placed ? !count_on_node(state, extent->node, extent->size)
 		   : extent->node != 0)
@@ -517,7 +542,8 @@ static bool count_valid_extent(struct reef_state *state,
 			     !count_on_node(state, extent->target, extent->size)
 		   : extent->target != 0)
 		return false;
-	space->by_ordinal[extent->ordinal] = extent->number;
+	if (!extent->is_twin)
+		space->by_ordinal[extent->ordinal] = extent->number;
 	if (counted)
 		reef_state_count_in_space(state, space, extent->size);
 	return true;
@@ -527,9 +553,12 @@ static bool count_valid_extent(struct reef_state *state,
 static bool get_copy(struct reef_cursor_in *in, struct reef_state *state,
 		     const struct head *head, struct reef_state_extent *extent)
 {
-	uint64_t made;
+	uint64_t made, is_twin = 0;
 
 	extent->made = true;
+	extent->label = extent->number;
+	extent->twin = 0;
+	extent->is_twin = false;
 	if (head->version <= VERSION_5) {
 		extent->copy = state->next_copy++;
 		return true;
@@ -537,8 +566,16 @@ static bool get_copy(struct reef_cursor_in *in, struct reef_state *state,
 	made = reef_cursor_get(in, 1);
 	extent->made = made == 1;
 	extent->copy = reef_cursor_get(in, 8);
+	if (head->version > VERSION_7) {
+		extent->label = (uint32_t)reef_cursor_get(in, 4);
+		extent->twin = (uint32_t)reef_cursor_get(in, 4);
+		is_twin = reef_cursor_get(in, 1);
+		extent->is_twin = is_twin == 1;
+	}
 	/* What moves, or was lost after that, was made. */
-	return made <= 1 && extent->copy && extent->copy < head->next_copy &&
+	return made <= 1 && is_twin <= 1 && extent->label &&
+	       extent->label < head->next_extent && extent->copy &&
+	       extent->copy < head->next_copy &&
 	       (extent->made || extent->state != REEF_EXTENT_MOVING);
 }
 
@@ -572,7 +609,7 @@ static int get_extents(struct reef_cursor_in *in, struct reef_state *state,
 		state->extents[state->extent_count++] = extent;
 		state->next_extent++;
 	}
-	return 0;
+	return reef_state_check_copies(state);
 }
 
 /* The sessions of uses have not RECOVERED, but may have gone on from ALIVE;
@@ -703,7 +740,7 @@ static int get_all(struct reef_cursor_in *in, struct reef_state *state)
 	if (rc == 0)
 		rc = get_sessions(in, state, head.version);
 	if (rc == 0)
-		rc = get_spaces(in, state, head.next_space);
+		rc = get_spaces(in, state, &head);
 	if (rc == 0)
 		rc = get_extents(in, state, &head);
 	if (rc == 0)

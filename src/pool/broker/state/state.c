@@ -55,6 +55,7 @@ void reef_state_destroy(struct reef_state *state)
 	reef_names_fini(&state->user_names);
 	reef_names_fini(&state->node_names);
 	reef_names_fini(&state->space_names);
+	free(state->labels);
 	free(state->spare_addresses);
 	free(state);
 }
@@ -71,6 +72,8 @@ static const struct reef_rule *rule_for(uint16_t type)
 		return &reef_rules_memory[type];
 	if (reef_rules_nodes[type].check)
 		return &reef_rules_nodes[type];
+	if (reef_rules_copies[type].check)
+		return &reef_rules_copies[type];
 	if (reef_rules_users[type].check)
 		return &reef_rules_users[type];
 	return reef_rules_names[type].check ? &reef_rules_names[type] : NULL;
@@ -103,6 +106,7 @@ static uint64_t result_of(const struct reef_state *state,
 {
 	switch (record->type) {
 	case REEF_RECORD_SPACE_ADD:
+	case REEF_RECORD_SPACE_MAKE:
 	case REEF_RECORD_EXTENT_ADD:
 	case REEF_RECORD_EXTENT_PLACE:
 	case REEF_RECORD_EXTENT_RESTORE:
@@ -122,6 +126,19 @@ static uint64_t result_of(const struct reef_state *state,
 	}
 }
 
+/* The type that a record counts as for whoever repeats its request. */
+static uint16_t repeated_type(uint16_t type)
+{
+	switch (type) {
+	case REEF_RECORD_EXTENT_PLACE:
+		return REEF_RECORD_EXTENT_ADD;
+	case REEF_RECORD_SPACE_MAKE:
+		return REEF_RECORD_SPACE_ADD;
+	default:
+		return type;
+	}
+}
+
 static void note_origin(struct reef_state *state,
 			const struct reef_record *record)
 {
@@ -131,9 +148,7 @@ static void note_origin(struct reef_state *state,
 		return;
 	origin = &state->sessions[reef_session_slot(record->origin)];
 	origin->request = record->request;
-	origin->request_type = record->type == REEF_RECORD_EXTENT_PLACE
-				       ? REEF_RECORD_EXTENT_ADD
-				       : record->type;
+	origin->request_type = repeated_type(record->type);
 	origin->result = result_of(state, record);
 }
 

@@ -32,6 +32,17 @@
  * (11) An extent is not `made` until its node has said that it has it, and that
  *     is durable; nobody is told of it before. So one that is not made, and
  *     that its node does not have, never held anything.
+ * (12) In a space with two copies an extent, the *primary*, may have a *twin*:
+ *     an extent of the same size, with a number, a copy and a node of its own,
+ *     and without an ordinal. The two name each other, are on different nodes,
+ *     and neither node is gone. Where a node goes, in the same record, its
+ *     copies are given up: the primary goes on with the memory of the other,
+ *     its twin is no more, and it is FAILING. So a state never has a copy that
+ *     lacks what the other was acknowledged. A twin that nobody names is not
+ *     used yet.
+ * (13) Nodes know memory by its *label*, which stays with a copy: the number
+ *     that its extent had when it was made. A primary that goes on with its
+ *     twin's memory has that one's label.
  *
  * Which state follows which: wire/states.h.
  *
@@ -111,6 +122,8 @@ struct reef_state_node {
 struct reef_state_space {
 	uint32_t id;
 	uint8_t kind, keeping;
+	uint8_t copies; /* wanted, of its memory: 1 or 2 */
+	bool strict;	/* it grows by nothing that has fewer */
 	uint32_t era, user;
 	uint32_t session; /* whose it is, if scratch */
 	uint32_t extents; /* without those that are FORGOTTEN */
@@ -130,7 +143,11 @@ struct reef_state_extent {
 	uint8_t state;
 	bool made; /* (11) */
 	uint64_t size;
-	uint64_t copy; /* id; a move keeps it */
+	uint64_t copy;	/* id; a move keeps it */
+	uint32_t label; /* (13) */
+	/* (12): a primary's twin, or a twin's primary; 0: none. */
+	uint32_t twin;
+	bool is_twin; /* and its ordinal is REEF_ORDINALS_MAX */
 };
 
 struct reef_state_session {
@@ -251,6 +268,11 @@ const struct reef_state_extent *
 reef_state_extent(const struct reef_state *state, uint32_t number);
 const struct reef_state_session *
 reef_state_session(const struct reef_state *state, uint32_t id);
+
+/* The extent that has the memory of that label, or moves it, at that node or
+ * anywhere (0). NULL: none. */
+const struct reef_state_extent *
+reef_state_labelled(const struct reef_state *state, uint32_t label);
 
 /* The number of the user, node or space of that name; 0: none has it. */
 uint32_t reef_state_find_user(const struct reef_state *state,

@@ -35,7 +35,7 @@ static uint32_t space_extents(void *context, uint32_t *numbers, uint64_t *sizes,
 	for (i = 0; i < client->extents_room; i++) {
 		extent = client->extents[i];
 		if (!extent || extent->space != space->space ||
-		    extent->state != REEF_EXTENT_LIVE)
+		    extent->state != REEF_EXTENT_LIVE || extent->is_twin)
 			continue;
 		if (count < max) {
 			numbers[count] = extent->extent;

@@ -183,7 +183,7 @@ static int list_extents(struct saving *saving)
 	for (i = 0; saving->extents && i < client->extents_room; i++) {
 		extent = client->extents[i];
 		if (!extent || extent->space != saving->space->space ||
-		    extent->state == REEF_EXTENT_LOST)
+		    extent->state == REEF_EXTENT_LOST || extent->is_twin)
 			continue;
 		saving->extents[count++] = (struct reef_image_extent){
 			.number = extent->extent,

@@ -67,10 +67,13 @@ static int fill_open(struct client_open_job *job, const char *name,
 	ask->keeping = flags & REEF_SPACE_REVOCABLE ? REEF_KEEPING_REVOCABLE
 						    : REEF_KEEPING_KEPT;
 	ask->quota = options ? options->quota : 0;
+	ask->copies = options ? options->copies : 0;
 	if (!name || flags & REEF_SPACE_CREATE)
 		ask->flags |= REEF_POOL_CREATE;
 	if (flags & REEF_SPACE_EXCLUSIVE)
 		ask->flags |= REEF_POOL_EXCLUSIVE;
+	if (flags & REEF_SPACE_STRICT)
+		ask->flags |= REEF_POOL_STRICT;
 	if (name) {
 		job->name = strdup(name);
 		if (!job->name)
@@ -120,7 +123,11 @@ int reef_space_open(struct reef *reef, const char *name,
 		rc = check_name(name);
 	if (!rc &&
 	    flags & ~(uint32_t)(REEF_SPACE_CREATE | REEF_SPACE_EXCLUSIVE |
-				REEF_SPACE_REVOCABLE))
+				REEF_SPACE_REVOCABLE | REEF_SPACE_STRICT))
+		rc = -EINVAL;
+	if (!rc && options &&
+	    (options->copies > REEF_COPIES_MAX ||
+	     (options->copies > 1 && flags & REEF_SPACE_REVOCABLE)))
 		rc = -EINVAL;
 	if (rc)
 		return rc;
@@ -205,6 +212,8 @@ static void fill_info(struct reef_space_info *info,
 		.quota = row->quota,
 		.used = row->used,
 		.extents = row->extents,
+		.copies = (uint8_t)row->copies,
+		.degraded = row->degraded,
 	};
 	if (size >= sizeof(info->name))
 		size = sizeof(info->name) - 1;

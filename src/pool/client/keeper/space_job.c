@@ -124,6 +124,7 @@ static int note_opened(struct reef_client *client, struct client_open_job *job,
 		space->id = reply->space;
 		space->scratch = reply->kind == REEF_SPACE_SCRATCH;
 		space->user = reply->user;
+		space->copies = (uint8_t)reply->copies;
 		space->next = client->spaces;
 		client->spaces = space;
 	}
@@ -284,7 +285,8 @@ static uint32_t find_latest(struct reef_client *client,
 	pthread_mutex_lock(&client->lock);
 	for (uint32_t i = 0; i < client->extents_room; i++) {
 		extent = client->extents[i];
-		if (extent && extent->space == space && extent->extent > latest)
+		if (extent && extent->space == space && !extent->is_twin &&
+		    extent->extent > latest)
 			latest = extent->extent;
 	}
 	pthread_mutex_unlock(&client->lock);

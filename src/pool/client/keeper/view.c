@@ -278,14 +278,20 @@ static bool has_keys(const struct reef_row_extent *row)
 	return any != 0;
 }
 
+/* The extent that arbitrates for this one; 0: it does. */
+static uint32_t twin_of(const struct reef_row_extent *row)
+{
+	return row->is_twin ? 0 : row->twin;
+}
+
 static bool is_changed(const struct client_extent *extent,
 		       const struct reef_row_extent *row)
 {
 	if (!has_keys(row) && extent->epoch == row->epoch &&
-	    extent->node == row->node)
+	    extent->node == row->node && extent->twin == twin_of(row))
 		return false;
 	return extent->epoch != row->epoch || extent->node != row->node ||
-	       extent->state != row->state ||
+	       extent->state != row->state || extent->twin != twin_of(row) ||
 	       memcmp(extent->keys, row->keys, sizeof(extent->keys)) != 0;
 }
 
@@ -350,6 +356,7 @@ static int apply_extent(struct reef_client *client, struct client_space *space,
 	}
 	extent->listed = true;
 	extent->ordinal = row->ordinal;
+	extent->is_twin = row->is_twin != 0;
 	*last = extent;
 	if (row->epoch < extent->epoch) /* (2) */
 		return 0;
@@ -364,6 +371,7 @@ static int apply_extent(struct reef_client *client, struct client_space *space,
 		detach_extent(client, extent);
 	extent->epoch = row->epoch;
 	extent->node = row->node;
+	extent->twin = twin_of(row);
 	extent->state = row->state;
 	extent->size = row->size;
 	memcpy(extent->keys, row->keys, sizeof(extent->keys));

@@ -54,6 +54,7 @@ struct client_heap {
 struct client_space {
 	uint32_t id;
 	_Atomic uint8_t rights; /* [l] of the session */
+	uint8_t copies;		/* of its memory that are wanted: 1 or 2 */
 	bool scratch;
 	uint32_t user;	    /* whose it was when it was opened */
 	char *name, *token; /* "" if none */
@@ -84,7 +85,11 @@ struct client_space {
 
 struct client_extent { /* [l] */
 	uint32_t extent, ordinal, epoch, node;
-	uint32_t twin; /* the extent that arbitrates (copies.h); 0: it does */
+	/* The extent that arbitrates (copies.h); 0: it does. That changes only
+	 * with keys and epoch, so who is let in by the keys has the twin that
+	 * goes with them. */
+	uint32_t twin;
+	bool is_twin; /* it arbitrates: nobody allocates there */
 	uint8_t state;
 	bool listed;  /* [k] the refresh under way has told of it */
 	bool removed; /* LOST, because its space gave it back: nothing was there

@@ -23,6 +23,30 @@ static int replay(struct reef_state *state, const struct reef_record *record)
 	return reef_state_replay(state, record->type, bytes, size);
 }
 
+/* (12) of state.h. */
+static void check_pair(const struct reef_state *state,
+		       const struct reef_state_extent *extent)
+{
+	const struct reef_state_extent *other =
+		reef_state_extent(state, extent->twin);
+	const struct reef_state_node *node =
+		reef_state_node(state, extent->node);
+
+	assert_true(reef_state_labelled(state, extent->label) == extent);
+	if (!extent->twin)
+		return;
+	assert_non_null(other);
+	assert_int_equal(other->twin, extent->number);
+	assert_int_not_equal(other->is_twin, extent->is_twin);
+	assert_int_equal(other->size, extent->size);
+	assert_int_not_equal(other->node, extent->node);
+	assert_true(!extent->target || extent->target != other->target);
+	assert_int_not_equal(other->copy, extent->copy);
+	assert_false(reef_node_is_gone(node->state));
+	assert_true(extent->state == REEF_EXTENT_LIVE ||
+		    extent->state == REEF_EXTENT_MOVING);
+}
+
 /* What is counted must be what is there. */
 static void check_counts(const struct reef_state *state)
 {
@@ -49,8 +73,12 @@ static void check_counts(const struct reef_state *state)
 		space = reef_state_space(state, extents[j].space);
 		assert_non_null(space);
 		assert_true(space->used <= space->quota);
-		assert_int_equal(space->by_ordinal[extents[j].ordinal],
-				 extents[j].number);
+		if (extents[j].is_twin)
+			assert_int_equal(extents[j].ordinal, REEF_ORDINALS_MAX);
+		else
+			assert_int_equal(space->by_ordinal[extents[j].ordinal],
+					 extents[j].number);
+		check_pair(state, &extents[j]);
 		assert_int_equal(extents[j].node == 0,
 				 reef_extent_is_lost(extents[j].state));
 	}
@@ -207,12 +235,21 @@ static void state_damaged_snapshot_is_refused_or_whole(void **state)
 
 /* --- snapshots of older versions --- */
 
+/* Take so many bytes out, whose end is at `from_end`. */
+static void cut(uint8_t *bytes, size_t *size, size_t from_end, size_t count)
+{
+	memmove(bytes + *size - from_end - count, bytes + *size - from_end,
+		from_end);
+	*size -= count;
+}
+
 /* What version 6 has and 5 had not: the next copy's id in the head, and at the
  * end of each extent whether it is made, and its copy. Version 7 has two bytes
- * more at the end of each node. */
+ * more at the end of each node; version 8 two more at the end of each space,
+ * and nine at the end of each extent. */
 static void state_snapshot_without_copies_gets_them(void **state)
 {
-	const size_t next_copy = 88, extent_end = 12;
+	const size_t next_copy = 88, extents_end = 12, extents_size = 4 + 42;
 	const char address[] = "tcp://127.0.0.1:1";
 	struct reef_state_summary summary;
 	struct reef_state *copy;
@@ -223,16 +260,21 @@ static void state_snapshot_without_copies_gets_them(void **state)
 	add_space(1, "s", 1 << 20);
 	add_extent(1, 1, 0, 1, 4096);
 	assert_int_equal(reef_state_encode(the, &bytes, &size), 0);
-	assert_int_equal(bytes[4], 7);
+	assert_int_equal(bytes[4], 8);
+	cut(bytes, &size, extents_end, 9);
+	cut(bytes, &size, extents_end + extents_size, 2);
+	bytes[4] = 7;
+	assert_int_equal(reef_state_decode(bytes, size, &copy), 0);
+	assert_int_equal(reef_state_extent(copy, 1)->label, 1);
+	assert_int_equal(reef_state_space(copy, 1)->copies, 1);
+	reef_state_destroy(copy);
 	node_end = memmem(bytes, size, address, strlen(address));
 	assert_non_null(node_end);
 	node_end += strlen(address);
 	size -= 2;
 	memmove(node_end, node_end + 2, size - (size_t)(node_end - bytes));
 	assert_int_equal(bytes[next_copy], 2);
-	memmove(bytes + size - extent_end - 9, bytes + size - extent_end,
-		extent_end);
-	size -= 9;
+	cut(bytes, &size, extents_end, 9);
 	memmove(bytes + next_copy, bytes + next_copy + 8, size - next_copy - 8);
 	size -= 8;
 	bytes[4] = 5;
@@ -242,7 +284,7 @@ static void state_snapshot_without_copies_gets_them(void **state)
 	assert_int_equal(reef_state_extent(copy, 1)->copy, 1);
 	assert_true(reef_state_extent(copy, 1)->made);
 	reef_state_destroy(copy);
-	bytes[4] = 8;
+	bytes[4] = 9;
 	assert_int_equal(reef_state_decode(bytes, size, &copy), -REEF_EVERSION);
 	free(bytes);
 }

@@ -95,6 +95,7 @@ extern const struct bench alloc_bench;
 extern const struct bench redis_bench;
 extern const struct bench map_bench;
 extern const struct bench sync_bench;
+extern const struct bench tree_bench;
 
 /* Every bench there is; the last is NULL. */
 extern const struct bench *const bench_all[];

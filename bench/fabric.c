@@ -134,4 +134,5 @@ static const struct bench fabric = {
 };
 
 const struct bench *const bench_all[] = {&fabric,    &alloc_bench, &sync_bench,
-					 &map_bench, &redis_bench, NULL};
+					 &map_bench, &tree_bench,  &redis_bench,
+					 NULL};

@@ -9,10 +9,9 @@
  *
  * Thread: owner; lookups of several at once. */
 #include "map_work.h"
+#include "peers/huge_malloc.h"
 
 #include <glib.h>
-#include <malloc.h>
-#include <unistd.h>
 
 struct node {
 	char key[MAP_KEY];
@@ -98,22 +97,15 @@ static const struct map_ops theirs_ops = {
 
 /* --- the driver --- */
 
-static double bytes_taken(void)
-{
-	struct mallinfo2 info = mallinfo2();
-
-	return (double)(info.uordblks + info.hblkhd);
-}
-
 static int glib_open(struct driver_pair *pair)
 {
 	uint64_t keys = pair->options.size / MAP_ENTRY;
-	double before = bytes_taken();
+	double before = huge_malloc_bytes();
 	int rc;
 
 	theirs.table = g_hash_table_new_full(node_hash, node_equal, free, NULL);
 	rc = map_load(keys, theirs.table, theirs_add);
-	theirs.bytes = (bytes_taken() - before) / (double)keys;
+	theirs.bytes = (huge_malloc_bytes() - before) / (double)keys;
 	rc = rc ? rc : map_state_init(&theirs.state, keys);
 	if (rc)
 		return rc;
@@ -162,19 +154,8 @@ static const struct driver glib_driver = {
 	.run = glib_run,
 };
 
-/* Run the program again with the setting that glibc reads before main. */
-static void ask_for_huge_pages(char **argv)
-{
-	static const char name[] = "GLIBC_TUNABLES";
-
-	if (getenv(name))
-		return;
-	setenv(name, "glibc.malloc.hugetlb=1", 1);
-	execv("/proc/self/exe", argv); /* or without */
-}
-
 int main(int argc, char **argv)
 {
-	ask_for_huge_pages(argv);
+	huge_malloc_ask(argv);
 	return driver_main(&glib_driver, argc, argv);
 }

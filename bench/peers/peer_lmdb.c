@@ -7,12 +7,8 @@
  *
  * Thread: owner. */
 #include "map_work.h"
+#include "peers/lmdb_file.h"
 
-#include <lmdb.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#define FILE_SIZE(keys) (1024 * (keys) + (UINT64_C(1) << 30))
 #define LOAD 65536u /* keys in a transaction */
 
 struct theirs {
@@ -26,16 +22,6 @@ struct theirs {
 
 static struct theirs theirs;
 
-/* The errno for a code of LMDB, whose own are negative. */
-static int errno_of(int rc)
-{
-	if (rc == MDB_NOTFOUND)
-		return -ENOENT;
-	if (rc == MDB_MAP_FULL)
-		return -ENOSPC;
-	return rc < 0 ? -EIO : -rc;
-}
-
 /* --- operations --- */
 
 workload_inline int find_value(MDB_txn *txn, const char *key, uint64_t *value)
@@ -44,7 +30,7 @@ workload_inline int find_value(MDB_txn *txn, const char *key, uint64_t *value)
 	int rc = mdb_get(txn, theirs.table, &name, &found);
 
 	if (rc)
-		return errno_of(rc);
+		return lmdb_errno(rc);
 	if (found.mv_size != MAP_VALUE)
 		return -EILSEQ;
 	memcpy(value, found.mv_data, MAP_VALUE);
@@ -57,7 +43,7 @@ workload_inline int theirs_get(void *context, const char *key, uint64_t *value)
 
 	(void)context;
 	if (rc)
-		return errno_of(rc);
+		return lmdb_errno(rc);
 	rc = find_value(theirs.reader, key, value);
 	mdb_txn_reset(theirs.reader);
 	return rc;
@@ -68,21 +54,21 @@ static int write_one(MDB_txn *txn, const char *key, const uint64_t *value)
 	MDB_val name = {MAP_KEY, (void *)key};
 	MDB_val bytes = {MAP_VALUE, (void *)value};
 
-	return errno_of(mdb_put(txn, theirs.table, &name, &bytes, 0));
+	return lmdb_errno(mdb_put(txn, theirs.table, &name, &bytes, 0));
 }
 
 workload_inline int theirs_put(void *context, const char *key,
 			       const uint64_t *value)
 {
 	MDB_txn *txn;
-	int rc = errno_of(mdb_txn_begin(theirs.env, NULL, 0, &txn));
+	int rc = lmdb_errno(mdb_txn_begin(theirs.env, NULL, 0, &txn));
 
 	(void)context;
 	if (rc)
 		return rc;
 	rc = write_one(txn, key, value);
 	if (!rc)
-		return errno_of(mdb_txn_commit(txn));
+		return lmdb_errno(mdb_txn_commit(txn));
 	mdb_txn_abort(txn);
 	return rc;
 }
@@ -91,7 +77,7 @@ workload_inline int theirs_change(void *context, const char *key,
 				  uint64_t *value)
 {
 	MDB_txn *txn;
-	int rc = errno_of(mdb_txn_begin(theirs.env, NULL, 0, &txn));
+	int rc = lmdb_errno(mdb_txn_begin(theirs.env, NULL, 0, &txn));
 
 	(void)context;
 	if (rc)
@@ -102,7 +88,7 @@ workload_inline int theirs_change(void *context, const char *key,
 		rc = write_one(txn, key, value);
 	}
 	if (!rc)
-		return errno_of(mdb_txn_commit(txn));
+		return lmdb_errno(mdb_txn_commit(txn));
 	mdb_txn_abort(txn);
 	return rc;
 }
@@ -122,7 +108,7 @@ static int load_flush(void)
 
 	theirs.loader = NULL;
 	theirs.loading = 0;
-	return txn ? errno_of(mdb_txn_commit(txn)) : 0;
+	return txn ? lmdb_errno(mdb_txn_commit(txn)) : 0;
 }
 
 static int load_add(void *context, const char *key, const uint64_t *value)
@@ -131,7 +117,7 @@ static int load_add(void *context, const char *key, const uint64_t *value)
 
 	(void)context;
 	if (!theirs.loader)
-		rc = errno_of(
+		rc = lmdb_errno(
 			mdb_txn_begin(theirs.env, NULL, 0, &theirs.loader));
 	rc = rc ? rc : write_one(theirs.loader, key, value);
 	return !rc && ++theirs.loading == LOAD ? load_flush() : rc;
@@ -139,43 +125,21 @@ static int load_add(void *context, const char *key, const uint64_t *value)
 
 /* --- the driver --- */
 
-/* Open files whose names are removed at once. */
-static int open_files(uint64_t keys)
-{
-	const char *base = access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm";
-	char directory[64], file[96];
-	int rc;
-
-	snprintf(directory, sizeof(directory), "%s/reef-lmdb-XXXXXX", base);
-	if (!mkdtemp(directory))
-		return -errno;
-	rc = errno_of(mdb_env_create(&theirs.env));
-	rc = rc ? rc
-		: errno_of(mdb_env_set_mapsize(theirs.env, FILE_SIZE(keys)));
-	rc = rc ? rc
-		: errno_of(mdb_env_open(theirs.env, directory,
-					MDB_NOSYNC | MDB_WRITEMAP, 0600));
-	snprintf(file, sizeof(file), "%s/data.mdb", directory);
-	unlink(file);
-	snprintf(file, sizeof(file), "%s/lock.mdb", directory);
-	unlink(file);
-	rmdir(directory);
-	return rc;
-}
-
 static int open_table(uint64_t keys)
 {
-	int rc = open_files(keys);
+	int rc = lmdb_open_files(keys, &theirs.env);
 
 	rc = rc ? rc
-		: errno_of(mdb_txn_begin(theirs.env, NULL, 0, &theirs.loader));
+		: lmdb_errno(
+			  mdb_txn_begin(theirs.env, NULL, 0, &theirs.loader));
 	rc = rc ? rc
-		: errno_of(mdb_dbi_open(theirs.loader, NULL, 0, &theirs.table));
+		: lmdb_errno(
+			  mdb_dbi_open(theirs.loader, NULL, 0, &theirs.table));
 	rc = rc ? rc : map_load(keys, NULL, load_add);
 	rc = rc ? rc : load_flush();
 	rc = rc ? rc
-		: errno_of(mdb_txn_begin(theirs.env, NULL, MDB_RDONLY,
-					 &theirs.reader));
+		: lmdb_errno(mdb_txn_begin(theirs.env, NULL, MDB_RDONLY,
+					   &theirs.reader));
 	if (!rc)
 		mdb_txn_reset(theirs.reader);
 	return rc;
@@ -185,16 +149,11 @@ static int lmdb_open(struct driver_pair *pair)
 {
 	uint64_t keys = pair->options.size / MAP_ENTRY;
 	int major, minor, patch, rc = open_table(keys);
-	MDB_envinfo info;
-	MDB_stat stat;
 
 	rc = rc ? rc : map_state_init(&theirs.state, keys);
 	if (rc)
 		return driver_fail(pair, rc, "LMDB: %s", strerror(-rc));
-	mdb_env_info(theirs.env, &info);
-	mdb_env_stat(theirs.env, &stat);
-	theirs.bytes =
-		((double)info.me_last_pgno + 1) * stat.ms_psize / (double)keys;
+	theirs.bytes = lmdb_bytes(theirs.env) / (double)keys;
 	mdb_version(&major, &minor, &patch);
 	snprintf(pair->description, sizeof(pair->description),
 		 "LMDB %d.%d.%d, NOSYNC and WRITEMAP, a transaction an "

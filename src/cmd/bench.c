@@ -36,7 +36,8 @@ static const struct reef_config_flag flags[] = {
 	[HUGE_PAGES] = {"huge", NULL, "ask for huge pages", NULL, NULL},
 	[SIZE] = {"size", "SIZE", "of the memory, as 512M; each case its own",
 		  NULL, NULL},
-	[KEYS] = {"keys", "N", "keys of a map, 80 bytes of the size each", NULL,
+	[KEYS] = {"keys", "N",
+		  "keys of a map or tree, 80 bytes of the size each", NULL,
 		  NULL},
 	[JSON] = {"json", "FILE", "write a line of JSON per case; - is stdout",
 		  NULL, NULL},
@@ -59,7 +60,7 @@ static void print_help(void)
 	cmd_help_text("\nOptions; what stands behind a semicolon is the "
 		      "default:\n");
 	cmd_help_flags(flags);
-	cmd_help_text("\nPeers (UCX, libfabric, mimalloc, Redis) are programs "
+	cmd_help_text("\nPeers (UCX, RocksDB, Redis and others) are programs "
 		      "in bench/peers beside reef, or\nin the directory "
 		      "REEF_PEERS.\n");
 }

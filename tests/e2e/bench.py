@@ -117,6 +117,24 @@ def bench_redis_runs_every_case():
         assert one["peers"]["redis"] > 0, one
 
 
+def bench_tree_runs_every_case():
+    with tempfile.TemporaryDirectory() as directory:
+        run = reef("tree", "--quick", "--json", "-", TMPDIR=directory)
+        assert run.returncode == 0, run.stderr
+        assert os.listdir(directory) == [], os.listdir(directory)
+    cases = {one["case"]: one
+             for one in map(json.loads, run.stdout.splitlines())}
+    assert list(cases) == [line.split()[0] for line in reef(
+        "tree", "--list").stdout.splitlines()[2:]], cases
+    for one in cases.values():
+        assert one["bench"] == "tree" and one["value"] > 0, one
+        # Built or not, but never built and failing.
+        for peer, why in one.get("absent", {}).items():
+            assert why.startswith("not built"), (peer, why)
+    assert cases["u64-bytes-per-key"]["unit"] == "bytes", cases
+    assert cases["get-uniform"]["ratio"]["map"] > 0, cases
+
+
 def bench_sync_leaves_nothing_behind():
     with tempfile.TemporaryDirectory() as directory:
         run = reef("sync", "--quick", "--case", "lock-alone*",
@@ -194,6 +212,7 @@ TESTS = [
     bench_alloc_runs_every_case,
     bench_sync_runs_every_case,
     bench_redis_runs_every_case,
+    bench_tree_runs_every_case,
     bench_sync_leaves_nothing_behind,
     bench_sync_without_redis_says_so,
     bench_json_to_stdout_is_only_json,

@@ -292,6 +292,11 @@ enum reef_op_kind {
 };
 
 #define REEF_ORDERED 1u /* takes effect after all before it */
+/* Inside the library only, for memory with two copies: */
+#define REEF_BLIND                                                             \
+	4u	       /* FAA at both, not one after the other; never with CAS \
+			*/
+#define REEF_SINGLE 8u /* a hint: at one of them alone */
 
 /* Errors of all access: -EFAULT: no memory of an open space is there.  -EINVAL:
  * CAS or FAA at an address that is not a multiple of 8.  -EACCES: the token

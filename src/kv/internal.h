@@ -241,6 +241,12 @@ int map_remove(struct reef_map *map, const void *key, size_t key_size,
 
 /* --- size.c --- */
 
+/* FAA of a word that is a hint: REEF_BLIND or REEF_SINGLE. *before: may be
+ * NULL.
+ */
+int map_add_hint(struct reef_map *map, uint64_t at, uint64_t add, uint8_t flags,
+		 uint64_t *before);
+
 /* Bytes that an entry counts for size_max. */
 static inline uint64_t map_bytes_of(uint64_t key_size, uint64_t value_size)
 {

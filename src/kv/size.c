@@ -34,6 +34,20 @@ static int64_t delta_max(const struct reef_map *map)
 	return bytes > DELTA_MAX ? DELTA_MAX : bytes;
 }
 
+int map_add_hint(struct reef_map *map, uint64_t at, uint64_t add, uint8_t flags,
+		 uint64_t *before)
+{
+	struct reef_access access = {.kind = REEF_FAA,
+				     .flags = flags,
+				     .address = at,
+				     .operand = add};
+	int rc = reef_execute(map->reef, &access, 1);
+
+	if (!rc && before)
+		*before = access.result;
+	return rc;
+}
+
 void map_account_flush(struct reef_map *map)
 {
 	int64_t delta = map->size_delta;
@@ -45,8 +59,8 @@ void map_account_flush(struct reef_map *map)
 	/* Set first, as other fibers go on counting during the FAA. */
 	map->size_delta = 0;
 	map->size_known += (uint64_t)delta;
-	rc = reef_faa(map->reef, MAP_WORD(map, entry_bytes), (uint64_t)delta,
-		      &before);
+	rc = map_add_hint(map, MAP_WORD(map, entry_bytes), (uint64_t)delta,
+			  REEF_BLIND, &before);
 	/* A doubt is made good by the sweep's next pass, which counts anew. */
 	if (!rc)
 		map->size_known = map_bytes_told(before + (uint64_t)delta);

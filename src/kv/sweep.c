@@ -15,7 +15,10 @@
  *     does not count.
  * (4) The size: what a pass met is set beside what entry_bytes was, on average,
  *     while it lasted; what differs by more than the pass can be wrong by is
- *     taken for the parts that handles died with, and is corrected. */
+ *     taken for the parts that handles died with, and is corrected.
+ * (5) These words are hints, and come back to what they were (R9). In a space
+ *     with two copies they are changed at one alone; where that is lost, a pass
+ *     begins anew. entry_bytes is added to at both, and nobody compares. */
 #include "kv/internal.h"
 
 #include <errno.h>
@@ -68,12 +71,33 @@ static int read_body(struct reef_map *map, struct map_body *body)
 	return 0;
 }
 
+/* CAS a word that is a hint: (5). One in doubt is read. *now: what it is. */
+static int cas_hint(struct reef_map *map, uint64_t at, uint64_t compare,
+		    uint64_t value, uint64_t *now)
+{
+	struct reef_access access = {.kind = REEF_CAS,
+				     .flags = REEF_SINGLE,
+				     .address = at,
+				     .compare = compare,
+				     .operand = value};
+	uint64_t there = value;
+	int rc = reef_execute(map->reef, &access, 1);
+
+	if (rc == -REEF_EINDOUBT)
+		rc = reef_read(map->reef, at, &there, 8);
+	else if (!rc && access.result != compare)
+		there = access.result;
+	if (!rc && now)
+		*now = there;
+	return rc;
+}
+
 /* --- the size anew: (4) --- */
 
 static int cas_if_other(struct reef_map *map, uint64_t at, uint64_t from,
 			uint64_t to)
 {
-	return from == to ? 0 : map_cas(map->reef, at, from, to, NULL);
+	return from == to ? 0 : cas_hint(map, at, from, to, NULL);
 }
 
 static int begin_pass(struct reef_map *map, const struct map_body *body)
@@ -100,8 +124,8 @@ static int end_pass(struct reef_map *map)
 	if ((wrong < 0 ? -wrong : wrong) <=
 	    (moved < 0 ? -moved : moved) + during / CORRECT_SHARE)
 		return 0;
-	return reef_faa(map->reef, MAP_WORD(map, entry_bytes), (uint64_t)wrong,
-			NULL);
+	return map_add_hint(map, MAP_WORD(map, entry_bytes), (uint64_t)wrong,
+			    REEF_BLIND, NULL);
 }
 
 /* --- steps --- */
@@ -125,11 +149,11 @@ static int sweep_some(struct reef_map *map, uint32_t groups, bool *again)
 	cursor = body.sweep_cursor;
 	rc = map->index->walk(map, &cursor, groups, note_entry, &step);
 	if (!rc)
-		rc = map_cas(map->reef, MAP_WORD(map, sweep_cursor),
-			     body.sweep_cursor, cursor, &now);
+		rc = cas_hint(map, MAP_WORD(map, sweep_cursor),
+			      body.sweep_cursor, cursor, &now);
 	if (!rc && now == cursor && map->size_max)
-		rc = reef_faa(map->reef, MAP_WORD(map, pass_bytes), step.bytes,
-			      NULL);
+		rc = map_add_hint(map, MAP_WORD(map, pass_bytes), step.bytes,
+				  REEF_SINGLE, NULL);
 	if (!rc && now == cursor && !cursor && map->size_max)
 		rc = end_pass(map);
 	if (!rc)
@@ -154,14 +178,14 @@ static void sweep_step(struct reef_map *map, uint64_t due_ms)
 	while (again && ++rounds < ROUNDS_MAX);
 	cost_ms = (reef_now_ns() - began_ns) * COST_FACTOR / MILLISECOND_NS;
 	if (cost_ms > PERIOD_MS && !map_now(map, &now_ms))
-		map_cas(map->reef, MAP_WORD(map, sweep_due_ms), due_ms,
-			now_ms + cost_ms, NULL);
+		cas_hint(map, MAP_WORD(map, sweep_due_ms), due_ms,
+			 now_ms + cost_ms, NULL);
 }
 
 void map_care_now(struct reef_map *map)
 {
 	struct map_body body;
-	uint64_t now_ms, next_ms, before;
+	uint64_t now_ms, next_ms, now;
 
 	map->care_ns = reef_now_coarse_ns() + IDLE_NS;
 	if (read_body(map, &body))
@@ -175,9 +199,9 @@ void map_care_now(struct reef_map *map)
 	    body.sweep_due_ms - now_ms < IDLE_NS / MILLISECOND_NS * 60)
 		return;
 	next_ms = now_ms + PERIOD_MS;
-	if (!reef_cas(map->reef, MAP_WORD(map, sweep_due_ms), body.sweep_due_ms,
-		      next_ms, &before) &&
-	    before == body.sweep_due_ms)
+	if (!cas_hint(map, MAP_WORD(map, sweep_due_ms), body.sweep_due_ms,
+		      next_ms, &now) &&
+	    now == next_ms)
 		sweep_step(map, next_ms);
 }
 

@@ -98,6 +98,16 @@ static void *first_bytes(const uint32_t *limits, uint32_t *size)
 
 /* --- opening and closing --- */
 
+/* What a kind of lock is in a space with two copies: lock.h. */
+static int limit_to_terms(uint32_t *limits)
+{
+	if (limits[LIMIT_KIND] != REEF_LOCK_SHIFT &&
+	    limits[LIMIT_KIND] != REEF_LOCK_SPIN)
+		return -EOPNOTSUPP;
+	limits[LIMIT_KIND] = REEF_LOCK_SPIN;
+	return 0;
+}
+
 static int open_object(struct reef_lock *lock, struct reef_space *space,
 		       const char *name,
 		       const struct reef_lock_options *options)
@@ -108,6 +118,8 @@ static int open_object(struct reef_lock *lock, struct reef_space *space,
 	int rc;
 
 	rc = fill_limits(options, shape.limits);
+	if (!rc && reef_space_copies(space) > 1)
+		rc = limit_to_terms(shape.limits);
 	if (rc)
 		return rc;
 	shape.body_size = body_size(shape.limits);
@@ -133,6 +145,10 @@ static int fill_lock(struct reef_lock *lock)
 	    limits[LIMIT_PASSES] > LOCK_PASSES_MAX ||
 	    object->body_size != body_size(limits))
 		return -REEF_ECORRUPT;
+	lock->has_terms = reef_space_copies(object->space) > 1;
+	if (lock->has_terms && kind != REEF_LOCK_SPIN)
+		return -EOPNOTSUPP; /* it was restored from another space's
+				       image */
 	lock->reef = object->reef;
 	lock->head = object->body;
 	lock->kind = (enum reef_lock_kind)kind;

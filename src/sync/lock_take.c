@@ -28,9 +28,23 @@ static int take_from(struct reef_lock *lock, uint64_t *h, uint64_t value)
 	return lock_finish_place(lock);
 }
 
+/* In a space with copies: H, with the next term. An epoch ends before terms
+ * come back. A caller that is inside one itself cannot wait for that. */
+static uint64_t with_next_term(struct reef_lock *lock, uint64_t h)
+{
+	uint16_t term = (uint16_t)(lock_next(h) + 1);
+
+	if (!lock->has_terms)
+		return h;
+	if (lock_ahead(lock->term, term) > SYNC_TICKETS / 4 &&
+	    !reef_epoch_end(lock->reef))
+		lock->term = term;
+	return lock_with_next(h, term);
+}
+
 static int take_free(struct reef_lock *lock, uint64_t *h)
 {
-	uint64_t value = *h | lock->me;
+	uint64_t value = with_next_term(lock, *h) | lock->me;
 
 	if (lock->queued) {
 		value &= ~(uint64_t)LOCK_WOKEN;
@@ -72,7 +86,8 @@ static int take_broken(struct reef_lock *lock, uint64_t *h)
 	if (!lock_can_break(lock, *h, &flags))
 		return -EBUSY;
 	rc = take_from(lock, h,
-		       lock_with_next(lock->me | flags, lock_next(*h)));
+		       with_next_term(lock, lock_with_next(lock->me | flags,
+							   lock_next(*h))));
 	if (!rc)
 		lock_sweep(lock);
 	return rc;
@@ -110,6 +125,10 @@ static int back_off(struct reef_lock *lock, struct lock_wait *wait, uint64_t *h)
 	rc = break_if_due(lock, h);
 	if (rc != -EAGAIN)
 		return rc;
+	if (lock->has_terms) { /* H is never twice the same */
+		rc = read_h(lock, h);
+		return rc ? rc : -EAGAIN;
+	}
 	/* The CAS expects H to name nobody, so it fails while H is held. */
 	*h = lock->seen & ~(uint64_t)LOCK_WHO;
 	return take_free(lock, h);

@@ -107,6 +107,9 @@ int reef_janitor_run(struct reef *reef, int (*wait)(void *context),
  * those of others, too, where whatever is put can be read by them. */
 bool reef_space_is_own(const struct reef_space *space);
 
+/* How many copies the space's memory is to have: 1 or 2. */
+uint32_t reef_space_copies(const struct reef_space *space);
+
 /* The broker's time of day, in nanoseconds since 1970: one question to it.
  * Errors as reef_client_ask. */
 int reef_pool_time(struct reef *reef, uint64_t *now_ns);

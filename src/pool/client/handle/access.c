@@ -27,7 +27,7 @@ static inline uint8_t *locate_access(struct reef *reef,
 	bool writes = access->kind != REEF_READ;
 	uint8_t *at;
 
-	if (unlikely(access->flags & ~REEF_ORDERED || access->reserved))
+	if (unlikely(access->flags & ~CLIENT_FLAGS || access->reserved))
 		return NULL;
 	if (likely(access->kind == REEF_READ || access->kind == REEF_WRITE)) {
 		if (unlikely(length > NEAR_LENGTH || !access->local))

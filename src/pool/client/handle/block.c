@@ -234,6 +234,7 @@ int client_heap_make(struct reef_space *space)
 		.session = client->session,
 		.seed = client->options.seed,
 		.beats = &client->beats,
+		.has_copies = reef_space_copies(space) > 1,
 	};
 	struct client_heap *heap = calloc(1, sizeof(*heap));
 	uint64_t made = atomic_fetch_add(&client->heaps_made, 1);

@@ -114,7 +114,7 @@ int client_call_status(const struct client_call *call)
 
 static int check_access(const struct reef_access *access)
 {
-	if (access->flags & ~(REEF_ORDERED | REEF_BLIND) || access->reserved)
+	if (access->flags & ~CLIENT_FLAGS || access->reserved)
 		return -EINVAL;
 	switch (access->kind) {
 	case REEF_READ:

@@ -6,6 +6,9 @@
 
 #include <reef/reef.h>
 
+/* What an access may have for flags. */
+#define CLIENT_FLAGS (REEF_ORDERED | REEF_BLIND | REEF_SINGLE)
+
 struct client_call;
 
 /* As reef_execute, without writing headers that wait first: for heaps. */

@@ -702,6 +702,8 @@ static void note_part(struct client_copies *copies, uint32_t at)
 	} else if (!status && copies->accesses[i].kind == REEF_READ) {
 		finish(copies, i, 0);
 	} else if (!status && !owner->is_look) {
+		if (owner->at == AT_PRIMARY)
+			copies->accesses[i].result = part->result;
 		note_written(copies, i, owner->at);
 	}
 	if (is_gone(status))

@@ -217,7 +217,7 @@ int client_entry_find(struct reef *reef, uint32_t number,
 			.link = extent->link,
 			.remote = extent->remote,
 		};
-		if (unlikely(extent->twin)) {
+		if (unlikely(extent->twin) && !extent->is_twin) {
 			entry->twin = extent->twin;
 			entry->copied_rights = entry->rights;
 			entry->rights = 0;

@@ -276,6 +276,11 @@ bool reef_space_is_own(const struct reef_space *space)
 	return space->space->user == space->reef->client->credential->user;
 }
 
+uint32_t reef_space_copies(const struct reef_space *space)
+{
+	return space->space->copies > 1 ? space->space->copies : 1;
+}
+
 uint32_t reef_space_id(const struct reef_space *space)
 {
 	return space->space->id;

@@ -26,7 +26,7 @@ resolve_copied(struct client_call *call, const struct reef_access *access,
 {
 	if (!entry->twin || !has_right(entry->copied_rights, access))
 		return -EACCES;
-	if (call->is_part)
+	if (call->is_part || access->flags & REEF_SINGLE)
 		return 0;
 	if (access->kind != REEF_READ)
 		return -EXDEV;

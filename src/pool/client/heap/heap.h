@@ -103,10 +103,6 @@
 struct reef_heap;
 struct reef_random;
 
-/* A flag of an FAA inside the library: nobody wants its result. Where memory
- * has two copies, it is added to both at once. */
-#define REEF_BLIND 4u
-
 #define REEF_CHUNK_SIZE (UINT64_C(1) << 20)
 #define REEF_UNIT_SIZE (UINT64_C(1) << 16)
 #define REEF_HEAP_NUMBER_MAX 4095u
@@ -165,6 +161,10 @@ struct reef_heap_options {
 	uint16_t number;
 	uint64_t seed;	    /* of its choices */
 	uint32_t spare_max; /* empty chunks kept for later; 0: 4 */
+	/* The space's memory has two copies. R9 then: a header is READ before
+	 * its CAS, and never guessed; what another frees is free LATER; and a
+	 * chunk is given back HEAP_RETURNS_MAX times in an epoch at most. */
+	bool has_copies;
 	/* Changes now and then: who frees something then collects. NULL: only
 	 * who is asked does. */
 	const _Atomic uint32_t *beats;

@@ -52,6 +52,7 @@
 #define HEAP_PENDING_MAX 4096u
 #define HEAP_GUESSES 64u
 #define HEAP_ASKS 256u
+#define HEAP_RETURNS_MAX 15u /* of 65,536 generations; at 4,096 sessions */
 
 /* A block as this heap sees it: generation 16 (high), kind 8, flags 8. */
 enum block_flags {
@@ -114,6 +115,9 @@ struct chunk {
 	bool partly;	 /* ours by adoption; others of its chain are not yet */
 	uint8_t leaving; /* enum leaving; it is not ours then */
 	uint32_t from;	 /* the session that it was adopted from; 0: nobody */
+	/* With copies: how often it was given back since that epoch. */
+	uint32_t returns;
+	uint64_t returns_epoch;
 	/* What an adoption that is in doubt would have made of the word; 0:
 	 * none is. And the epoch in which that was; from is set. */
 	uint64_t adopt_word, adopt_epoch;
@@ -382,10 +386,15 @@ static inline struct reef_access heap_cas(uint64_t address, uint64_t compare,
 				    .operand = value};
 }
 
-static inline struct reef_access heap_faa(uint64_t address, uint64_t add)
+/* For counters, which nobody compares with. */
+static inline struct reef_access heap_faa(const struct reef_heap *heap,
+					  uint64_t address, uint64_t add)
 {
 	return (struct reef_access){
-		.kind = REEF_FAA, .address = address, .operand = add};
+		.kind = REEF_FAA,
+		.flags = heap->options.has_copies ? REEF_BLIND : 0,
+		.address = address,
+		.operand = add};
 }
 
 /* --- units.c --- */

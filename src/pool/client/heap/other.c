@@ -11,6 +11,9 @@
  * with that header succeeds, one round trip was enough. If not, it brought the
  * right one.
  *
+ * In a space with two copies nothing is guessed: a value that only the arbiter
+ * has must not be compared with (handle/copies.h, 2).
+ *
  * The owner looks at its chunk's counter to learn of it. For small blocks one
  * FAA tells of several; if we die before it, the owner finds them when memory
  * runs short.
@@ -169,15 +172,15 @@ static uint32_t count_free(struct reef_heap *heap, uint64_t counter, bool now,
 		untold->count = count;
 		if (count < UNTOLD_MAX && !now)
 			return 0;
-		*access = heap_faa(counter, count);
+		*access = heap_faa(heap, counter, count);
 		*untold = (struct untold){0};
 		return 1;
 	}
 	if (now) {
-		*access = heap_faa(counter, 1);
+		*access = heap_faa(heap, counter, 1);
 		return 1;
 	}
-	*access = heap_faa(untold->counter, untold->count);
+	*access = heap_faa(heap, untold->counter, untold->count);
 	count = untold->counter != 0;
 	*untold = (struct untold){counter, 1};
 	return (uint32_t)count;
@@ -186,7 +189,7 @@ static uint32_t count_free(struct reef_heap *heap, uint64_t counter, bool now,
 void heap_notify_owners(struct reef_heap *heap)
 {
 	struct reef_access access =
-		heap_faa(heap->untold.counter, heap->untold.count);
+		heap_faa(heap, heap->untold.counter, heap->untold.count);
 
 	if (!heap->untold.counter)
 		return;
@@ -269,11 +272,12 @@ static int change_header(struct reef_heap *heap, uint64_t address,
 			 uint64_t expect, uint8_t state, bool ours)
 {
 	struct guess *guess = guess_of(heap, address), seen;
-	uint64_t header = expect, was;
-	bool sure = expect != 0, doubted = false;
+	bool may_guess = !heap->options.has_copies;
+	uint64_t header = may_guess ? expect : 0, was;
+	bool sure = header != 0, doubted = false;
 	int rc;
 
-	if (!header && guess->unit == address >> HEAP_UNIT_SHIFT &&
+	if (!header && may_guess && guess->unit == address >> HEAP_UNIT_SHIFT &&
 	    begins_block(guess, address) &&
 	    check_change(guess->header, state) == 0)
 		header = guess->header;
@@ -326,9 +330,11 @@ static int change_header(struct reef_heap *heap, uint64_t address,
 int heap_other_free(struct reef_heap *heap, uint64_t address, uint32_t flags,
 		    uint64_t expect, bool ours)
 {
+	bool later =
+		flags & REEF_FREE_LATER || (heap->options.has_copies && !ours);
+
 	return change_header(heap, address, expect,
-			     flags & REEF_FREE_LATER ? HEAP_BLOCK_RETIRED
-						     : HEAP_BLOCK_FREE,
+			     later ? HEAP_BLOCK_RETIRED : HEAP_BLOCK_FREE,
 			     ours);
 }
 

@@ -138,6 +138,22 @@ static bool is_nearly_vacant(const struct extent *extent)
 	return true;
 }
 
+/* R9: a chunk's word must not come back to a generation that somebody may still
+ * compare with. True if this one may be given back once more. */
+static bool may_return(struct reef_heap *heap, struct chunk *chunk)
+{
+	const struct reef_heap_ops *ops = heap->options.ops;
+	void *context = heap->options.context;
+
+	if (!heap->options.has_copies)
+		return true;
+	if (ops->safe_epoch(context) > chunk->returns_epoch) {
+		chunk->returns_epoch = ops->reclaim_epoch(context);
+		chunk->returns = 0;
+	}
+	return chunk->returns < HEAP_RETURNS_MAX;
+}
+
 static void release_in(struct reef_heap *heap, struct extent *extent,
 		       uint32_t keep, struct release_batch *batch)
 {
@@ -145,8 +161,10 @@ static void release_in(struct reef_heap *heap, struct extent *extent,
 			     batch->n < RELEASE_BATCH && heap->empty > keep;
 	     i++) {
 		if (!heap_chunk_is_empty(extent, i) ||
+		    !may_return(heap, &extent->chunks[i]) ||
 		    heap_units_remove(heap, extent, i))
 			continue;
+		extent->chunks[i].returns++;
 		batch->count = release_prepare(extent, i, batch->accesses,
 					       batch->count);
 		batch->releases[batch->n++] =

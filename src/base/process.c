@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 /* The start is the field of this number in a process's stat; what follows the
@@ -125,4 +126,18 @@ bool reef_process_has_ended(const struct reef_process *process)
 		return true;
 	return !find_start(process->pid, &started) &&
 	       started != process->started;
+}
+
+void reef_process_use(uint64_t *cpu_ns, uint64_t *resident)
+{
+	struct timespec used = {0};
+	unsigned long long pages = 0;
+	char text[128];
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+	*cpu_ns = (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec;
+	if (read_text("/proc/self/statm", text, sizeof(text)) ||
+	    sscanf(text, "%*u %llu", &pages) != 1)
+		pages = 0;
+	*resident = pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }

@@ -32,4 +32,8 @@ int reef_process_find(uint32_t pid, struct reef_process *out);
 /* True if it has certainly ended: (2). */
 bool reef_process_has_ended(const struct reef_process *process);
 
+/* What this process has used: its time on the processor; bytes of memory now,
+ * 0: not known. */
+void reef_process_use(uint64_t *cpu_ns, uint64_t *resident);
+
 #endif

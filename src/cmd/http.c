@@ -95,6 +95,7 @@ struct http {
 	struct reef_operator *op; /* the main thread's */
 	int signal_fd, wake_fd;	  /* what the main thread waits for */
 	struct watch *watch;
+	struct http_stats stats;
 	/* Of all threads, with the lock; `answered` tells of a new answer. */
 	pthread_mutex_t lock;
 	pthread_cond_t answered;
@@ -104,13 +105,27 @@ struct http {
 
 /* --- asking the broker --- */
 
+/* Note how many there are, for the metrics. */
+static void note_crowd(struct http *http)
+{
+	const union MHD_DaemonInfo *info = MHD_get_daemon_info(
+		http->daemon, MHD_DAEMON_INFO_CURRENT_CONNECTIONS);
+
+	atomic_store(&http->stats.connections,
+		     info ? info->num_connections : 0);
+	atomic_store(&http->stats.watchers, watch_count(http->watch));
+}
+
 static int write_topic(struct http *http, enum topic topic, FILE *out)
 {
 	struct reef_json json = {.stream = out};
 	int rc;
 
 	if (topic == METRICS)
-		return metrics_write(http->page, reef_now_ns(), http->op, out);
+		note_crowd(http);
+	if (topic == METRICS)
+		return metrics_write(http->page, &http->stats, reef_now_ns(),
+				     http->op, out);
 	if (topic == STATUS)
 		return view_write_pool(http->op, &json);
 	reef_json_begin(&json, NULL, REEF_JSON_OBJECT);
@@ -156,6 +171,7 @@ static int write_picture(struct http *http, FILE *out)
 static int ask(struct http *http, enum topic topic, char **text, size_t *size)
 {
 	const bool has_broker = atomic_load(&http->page->has_broker);
+	uint64_t begun_ns;
 	FILE *out;
 	int rc = 0;
 
@@ -168,8 +184,11 @@ static int ask(struct http *http, enum topic topic, char **text, size_t *size)
 	out = open_memstream(text, size);
 	if (!out)
 		return -ENOMEM;
+	begun_ns = reef_now_ns();
 	rc = topic == TOPICS ? write_picture(http, out)
 			     : write_topic(http, topic, out);
+	atomic_fetch_add(&http->stats.asked, 1);
+	atomic_fetch_add(&http->stats.ask_ns, reef_now_ns() - begun_ns);
 	if (fclose(out) && !rc)
 		rc = -ENOMEM;
 	if (!rc)
@@ -448,13 +467,16 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *connection,
 {
 	struct http *http = context;
 
+	atomic_fetch_add(&http->stats.requests, 1);
 	if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0)
 		return say(connection, MHD_HTTP_METHOD_NOT_ALLOWED,
 			   "Only GET and HEAD.\n");
 	if (!is_own_host(http, MHD_lookup_connection_value(
-				       connection, MHD_HEADER_KIND, "Host")))
+				       connection, MHD_HEADER_KIND, "Host"))) {
+		atomic_fetch_add(&http->stats.refused, 1);
 		return say(connection, MHD_HTTP_FORBIDDEN,
 			   "This Host is not served here.\n");
+	}
 	if (strcmp(url, "/health") == 0)
 		return reply_health(http, connection, false);
 	if (strcmp(url, "/ready") == 0)
@@ -593,11 +615,14 @@ static int serve_http(const struct reef_settings *settings, const char *address,
 int cmd_http(int argc, char **argv)
 {
 	const char *address = NULL, *page_fd = NULL, *ready_fd = NULL;
+	bool table = false;
 	const struct reef_config_flag flags[] = {
 		{"address", "HOST:PORT", "where to listen", NULL, &address},
 		{"page-fd", "N", "the page of the server", NULL, &page_fd},
 		{"ready-fd", "N", "write a line there once it is open", NULL,
 		 &ready_fd},
+		{"table", NULL, "print all metrics and alerts as JSON, and end",
+		 &table, NULL},
 		{0},
 	};
 	const struct reef_config_input input = {
@@ -611,11 +636,16 @@ int cmd_http(int argc, char **argv)
 
 	if (rc >= 0)
 		return rc;
-	if (!address || !page_fd || reef_config_rest_count(settings.config))
+	if (table) {
+		metrics_write_table(stdout);
+		rc = 0;
+	} else if (!address || !page_fd ||
+		   reef_config_rest_count(settings.config)) {
 		rc = cmd_usage_error(argv[0],
 				     "--address and --page-fd, and no more");
-	else
+	} else {
 		rc = serve_http(&settings, address, page_fd, ready_fd);
+	}
 	reef_settings_fini(&settings);
 	return rc;
 }

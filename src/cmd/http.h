@@ -25,6 +25,14 @@ struct http_page {
 	_Atomic int link; /* of its node: 0: registered with a broker */
 	_Atomic uint64_t capacity, lent, huge; /* of its node; bytes */
 	_Atomic uint32_t extents, links;
+	_Atomic uint64_t cpu_ns, resident; /* of the server; bytes */
+};
+
+/* What HTTP counts of itself. */
+struct http_stats {
+	_Atomic uint64_t requests, refused;
+	_Atomic uint64_t asked, ask_ns; /* of the broker */
+	_Atomic uint32_t watchers, connections;
 };
 
 /* A server whose last beat is older does not work. */

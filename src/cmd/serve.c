@@ -2,6 +2,7 @@
  * what is asked for, say where it is, and run until a signal comes. */
 #include "cmd/serve.h"
 
+#include "base/process.h"
 #include "base/sched.h"
 #include "cmd/child.h"
 #include "cmd/holder.h"
@@ -264,6 +265,7 @@ static void fill_page(const struct server *server)
 	struct reef_node *node = reef_host_node(server->host);
 	struct http_page *page = server->page;
 	struct reef_node_status status;
+	uint64_t cpu_ns, resident;
 
 	if (!page)
 		return;
@@ -277,6 +279,9 @@ static void fill_page(const struct server *server)
 		atomic_store(&page->extents, status.extents);
 		atomic_store(&page->links, status.links);
 	}
+	reef_process_use(&cpu_ns, &resident);
+	atomic_store(&page->cpu_ns, cpu_ns);
+	atomic_store(&page->resident, resident);
 	atomic_store(&page->has_broker, reef_host_broker(server->host) != NULL);
 	atomic_store(&page->beat_ns, reef_now_ns());
 }

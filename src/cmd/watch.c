@@ -402,6 +402,16 @@ int watch_begin(struct watch *watch, struct MHD_Connection *connection,
 	return 0;
 }
 
+uint32_t watch_count(struct watch *watch)
+{
+	uint32_t count;
+
+	pthread_mutex_lock(&watch->lock);
+	count = watch->count;
+	pthread_mutex_unlock(&watch->lock);
+	return count;
+}
+
 void watch_end(struct watch *watch)
 {
 	struct watcher *watcher;

@@ -58,6 +58,8 @@ void watch_show_trouble(struct watch *watch, int error);
 int watch_begin(struct watch *watch, struct MHD_Connection *connection,
 		const char *last_id, struct MHD_Response **out);
 
+/* How many there are. */
+uint32_t watch_count(struct watch *watch);
 /* End all watchers, before the daemon is stopped. */
 void watch_end(struct watch *watch);
 

@@ -1,22 +1,26 @@
 /* map_history.c - one of several processes on the keys of one map, any of which
  * may be killed; and whether what they saw can have been.
  *
- *   map_history work SPACE MAP FILE NUMBER KEYS    until SIGTERM
- *   map_history read SPACE MAP FILE NUMBER KEYS    each key once, and a scan
- *   map_history check FILE...
+ *   map_history work SPACE MAP FILE NUMBER KEYS [tree]  until SIGTERM
+ *   map_history read SPACE MAP FILE NUMBER KEYS [tree]  each key once, and
+ * scans map_history check FILE...
  *
  * A call is written to the FILE before it is made, and again when it returned,
  * with the time, which all processes of a machine have in common: so what the
  * killed were about to do is known, too. NUMBER: of the process, each another.
  * Half of the calls are on a few keys, where they collide; the others make the
- * map grow. Ends with 0; 1: an error that was not expected, or a history that
- * is not linearizable, which it prints; 3: the session was fenced. */
+ * map grow. With `tree` it is an ordered map: then some calls scan a range, and
+ * what a scan tells of each key of its range, there or not, counts as a get of
+ * that key, which happened at some moment of the scan. Ends with 0; 1: an error
+ * that was not expected, or a history that is not linearizable, which it
+ * prints; 3: the session was fenced. */
 #include "check/map_model.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <reef/map.h>
+#include <reef/key.h>
+#include <reef/tree.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +30,7 @@
 
 #define HOT 48u /* keys */
 #define MANY 8u
+#define RANGE 24u /* keys that a scan covers */
 #define FENCED 3
 
 struct record {
@@ -36,6 +41,7 @@ struct record {
 struct worker {
 	struct reef *reef;
 	struct reef_map *map;
+	struct reef_tree *tree; /* instead of the map */
 	uint32_t number;
 	uint64_t keys, random, count;
 	int fd;
@@ -118,6 +124,45 @@ static int answer(struct worker *worker, struct record *record, int rc,
 	return 0;
 }
 
+/* --- the map, or the tree --- */
+
+/* A key's bytes are in the order of the numbers. */
+static void make_key(uint64_t key, uint8_t bytes[8])
+{
+	reef_key_u64(bytes, key);
+}
+
+static uint64_t key_of(const uint8_t *bytes)
+{
+	uint64_t key = 0;
+
+	for (int i = 0; i < 8; i++)
+		key = key << 8 | bytes[i];
+	return key;
+}
+
+static int get_one(struct worker *worker, uint64_t key)
+{
+	uint8_t bytes[8];
+
+	make_key(key, bytes);
+	return worker->tree
+		       ? reef_tree_get(worker->tree, bytes, 8, &worker->found)
+		       : reef_map_get(worker->map, bytes, 8, &worker->found);
+}
+
+static int apply_one(struct worker *worker, struct reef_map_change *change)
+{
+	return worker->tree ? reef_tree_apply(worker->tree, change)
+			    : reef_map_apply(worker->map, change);
+}
+
+static int put_items(struct worker *worker, struct reef_map_item *items)
+{
+	return worker->tree ? reef_tree_put_many(worker->tree, items, MANY)
+			    : reef_map_put_many(worker->map, items, MANY);
+}
+
 /* --- calls --- */
 
 static void see(struct worker *worker, uint64_t key, uint64_t value,
@@ -131,7 +176,7 @@ static int do_get(struct worker *worker, uint64_t key)
 {
 	struct record record = call(worker, MAP_GET, key);
 	uint64_t value = 0;
-	int rc = reef_map_get(worker->map, &key, sizeof(key), &worker->found);
+	int rc = get_one(worker, key);
 	bool was_there = !rc;
 
 	if (was_there) {
@@ -185,22 +230,24 @@ static int do_change(struct worker *worker, uint64_t key)
 	struct plan plan = {
 		.kind = MAP_PUT + (uint32_t)below(worker, MAP_BLIND - MAP_PUT),
 	};
+	uint8_t bytes[8];
 	struct reef_map_change change = {
-		.key = &key,
-		.key_size = sizeof(key),
+		.key = bytes,
+		.key_size = sizeof(bytes),
 		.decide = decide,
 		.context = &plan,
 	};
 	struct record record;
 	int rc;
 
+	make_key(key, bytes);
 	if (!worker->seen[key].version &&
 	    (plan.kind == MAP_REPLACE || plan.kind == MAP_REMOVE_IF))
 		plan.kind = MAP_PUT;
 	record = call(worker, plan.kind, key);
 	plan.argument = record.op.arguments[0];
 	plan.expected = worker->seen[key].version;
-	rc = reef_map_apply(worker->map, &change);
+	rc = apply_one(worker, &change);
 	if (!rc && plan.was_there)
 		see(worker, key, plan.before, plan.version);
 	return answer(worker, &record, rc, plan.was_there, plan.before);
@@ -210,18 +257,20 @@ static int do_put_many(struct worker *worker, uint64_t first)
 {
 	struct reef_map_item items[MANY] = {0};
 	struct record records[MANY];
-	uint64_t keys[MANY];
+	uint8_t keys[MANY][8];
 	int rc, all;
 
 	for (uint32_t i = 0; i < MANY; i++) {
-		keys[i] = (first + i) % worker->keys;
-		records[i] = call(worker, MAP_BLIND, keys[i]);
-		items[i].key = &keys[i];
+		uint64_t key = (first + i) % worker->keys;
+
+		records[i] = call(worker, MAP_BLIND, key);
+		make_key(key, keys[i]);
+		items[i].key = keys[i];
 		items[i].key_size = sizeof(keys[i]);
 		items[i].value.bytes = &records[i].op.arguments[0];
 		items[i].value.size = sizeof(uint64_t);
 	}
-	all = reef_map_put_many(worker->map, items, MANY);
+	all = put_items(worker, items);
 	for (uint32_t i = 0; i < MANY; i++) {
 		rc = answer(worker, &records[i], all ? all : items[i].status,
 			    false, 0);
@@ -231,12 +280,79 @@ static int do_put_many(struct worker *worker, uint64_t first)
 	return 0;
 }
 
+/* A range under way: where it is, and what was there. */
+struct range {
+	uint64_t first, count;
+	int64_t last; /* of those that were met; -1: none */
+	bool backward;
+	bool was_there[RANGE];
+	uint64_t values[RANGE];
+};
+
+static int meet_key(void *context, const struct reef_map_entry *entry)
+{
+	struct range *range = context;
+	uint64_t key, place;
+
+	if (entry->key_size != 8 || entry->value_size != 8)
+		return -EBADMSG;
+	key = key_of(entry->key);
+	place = key - range->first;
+	/* In strict order, and in the range. */
+	if (place >= range->count ||
+	    (range->last >= 0 &&
+	     (range->backward ? (int64_t)place >= range->last
+			      : (int64_t)place <= range->last)))
+		return -EBADMSG;
+	range->last = (int64_t)place;
+	range->was_there[place] = true;
+	memcpy(&range->values[place], entry->value, 8);
+	return 0;
+}
+
+static int do_scan(struct worker *worker, uint64_t first)
+{
+	struct range range = {
+		.first = first,
+		.count = worker->keys - first < RANGE ? worker->keys - first
+						      : RANGE,
+		.last = -1,
+		.backward = below(worker, 2),
+	};
+	struct record records[RANGE];
+	uint8_t low[8], high[8];
+	struct reef_range asked = {.from_size = 8, .to_size = 8};
+	int rc = 0, all;
+
+	make_key(first, low);
+	make_key(first + range.count, high);
+	asked.from = low;
+	asked.to = high;
+	/* Backward the end is not in it, and may be below all keys. */
+	if (range.backward) {
+		make_key(first + range.count - 1, high);
+		make_key(first - 1, low);
+		asked.from = high;
+		asked.to = first ? low : NULL;
+		asked.flags = REEF_RANGE_BACKWARD;
+	}
+	for (uint64_t i = 0; i < range.count; i++)
+		records[i] = call(worker, MAP_GET, first + i);
+	all = reef_tree_scan(worker->tree, &asked, meet_key, &range);
+	for (uint64_t i = 0; !rc && i < range.count; i++)
+		rc = answer(worker, &records[i], all, range.was_there[i],
+			    range.values[i]);
+	return rc;
+}
+
 static int step(struct worker *worker)
 {
 	uint64_t key = below(worker, 2) ? below(worker, HOT)
 					: below(worker, worker->keys);
 
-	switch (below(worker, 10)) {
+	switch (below(worker, worker->tree ? 11 : 10)) {
+	case 10:
+		return do_scan(worker, key);
 	case 0:
 		return do_put_many(worker, key);
 	case 1:
@@ -253,6 +369,7 @@ static int step(struct worker *worker)
 struct scan {
 	struct worker *worker;
 	uint8_t *met;
+	uint64_t behind; /* the key that was met last, and one */
 };
 
 static int note_met(void *context, const struct reef_map_entry *entry)
@@ -260,11 +377,37 @@ static int note_met(void *context, const struct reef_map_entry *entry)
 	struct scan *scan = context;
 	uint64_t key;
 
-	memcpy(&key, entry->key, sizeof(key));
-	if (entry->key_size != sizeof(key) || key >= scan->worker->keys)
+	if (entry->key_size != sizeof(key))
 		return -EBADMSG;
+	key = key_of(entry->key);
+	if (key >= scan->worker->keys)
+		return -EBADMSG;
+	/* A tree's come in order. */
+	if (scan->worker->tree && key + 1 <= scan->behind)
+		return -EBADMSG;
+	scan->behind = key + 1;
 	scan->met[key]++;
 	return 0;
+}
+
+static int scan_all(struct scan *scan)
+{
+	uint64_t cursor = 0;
+	int rc;
+
+	if (scan->worker->tree)
+		return reef_tree_scan(scan->worker->tree, NULL, note_met, scan);
+	do
+		rc = reef_map_scan(scan->worker->map, &cursor, 64, note_met,
+				   scan);
+	while (!rc && cursor);
+	return rc;
+}
+
+static int count_all(struct worker *worker, uint64_t *count)
+{
+	return worker->tree ? reef_tree_count(worker->tree, NULL, count)
+			    : reef_map_count(worker->map, count);
 }
 
 /* Nobody else is there: scan, count and get agree. */
@@ -274,14 +417,12 @@ static int read_all(struct worker *worker)
 		.worker = worker,
 		.met = calloc(worker->keys, 1),
 	};
-	uint64_t cursor = 0, there = 0, count;
+	uint64_t there = 0, count;
 	int rc, status;
 
 	if (!scan.met)
 		return 1;
-	do
-		rc = reef_map_scan(worker->map, &cursor, 64, note_met, &scan);
-	while (!rc && cursor);
+	rc = scan_all(&scan);
 	for (uint64_t key = 0; !rc && key < worker->keys; key++) {
 		worker->seen[key].version = 0;
 		status = do_get(worker, key);
@@ -293,7 +434,7 @@ static int read_all(struct worker *worker)
 	}
 	free(scan.met);
 	if (!rc)
-		rc = reef_map_count(worker->map, &count);
+		rc = count_all(worker, &count);
 	if (!rc && count != there)
 		rc = -EBADMSG;
 	if (rc)
@@ -303,9 +444,11 @@ static int read_all(struct worker *worker)
 	return rc == -REEF_EFENCED ? FENCED : rc != 0;
 }
 
-static int work(char **argv, bool all)
+static int work(char **argv, bool all, bool tree)
 {
 	const struct reef_space_options options = {.flags = REEF_SPACE_CREATE};
+	/* So that there are many leaves, and they are split often. */
+	const struct reef_tree_options small = {.leaf_bytes = 512};
 	struct worker worker = {
 		.number = (uint32_t)strtoul(argv[3], NULL, 10),
 		.keys = strtoull(argv[4], NULL, 10),
@@ -323,7 +466,8 @@ static int work(char **argv, bool all)
 	if (!rc)
 		rc = reef_space_open(worker.reef, argv[0], &options, &space);
 	if (!rc)
-		rc = reef_map_open(space, argv[1], NULL, &worker.map);
+		rc = tree ? reef_tree_open(space, argv[1], &small, &worker.tree)
+			  : reef_map_open(space, argv[1], NULL, &worker.map);
 	if (rc) {
 		printf("opening: %s\n", reef_error_text(rc));
 		return rc == -REEF_EFENCED ? FENCED : 1;
@@ -334,6 +478,7 @@ static int work(char **argv, bool all)
 		rc = step(&worker);
 	reef_map_value_free(&worker.found);
 	reef_map_close(worker.map);
+	reef_tree_close(worker.tree);
 	reef_close(worker.reef);
 	free(worker.seen);
 	return rc;
@@ -426,13 +571,16 @@ static int check(char **names)
 
 int main(int argc, char **argv)
 {
+	bool tree;
+
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	if (argc >= 3 && !strcmp(argv[1], "check"))
 		return check(argv + 2);
-	if (argc == 7 && !strcmp(argv[1], "work"))
-		return work(argv + 2, false);
-	if (argc == 7 && !strcmp(argv[1], "read"))
-		return work(argv + 2, true);
+	tree = argc == 8 && !strcmp(argv[7], "tree");
+	if ((argc == 7 || tree) && !strcmp(argv[1], "work"))
+		return work(argv + 2, false, tree);
+	if ((argc == 7 || tree) && !strcmp(argv[1], "read"))
+		return work(argv + 2, true, tree);
 	fprintf(stderr, "usage: see the source\n");
 	return 2;
 }

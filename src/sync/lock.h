@@ -74,9 +74,9 @@
  * In a space with two copies, words that others change and that come back to
  * what they were could have a holder of long ago brought back by a late helper
  * (R9). There a lock is H alone, of the kind SPIN: no ring, no slots. The
- * ticket in H is its *term* then, one more each time that it is taken. Whoever
- * has seen a quarter of all terms go by lets an epoch end before it takes
- * another, so that none comes back while somebody may compare with it.
+ * ticket in H is its *term* then, one more each time that it is taken. An epoch
+ * ends before the first term of each quarter of them, so that none comes back
+ * while somebody may compare with it.
  *
  * Thread: owner of the handle. */
 #ifndef REEF_SYNC_LOCK_H
@@ -152,9 +152,8 @@ struct reef_lock {
 	bool watching;
 	enum reef_lock_kind kind;
 
-	bool has_terms;	 /* its space has copies */
-	uint16_t term;	 /* at the last end of an epoch that we waited for */
-	uint64_t ticket; /* if queued */
+	bool has_terms;	     /* its space has copies */
+	uint64_t ticket;     /* if queued */
 	uint64_t place_word; /* of it, as it is */
 	uint32_t slot;	     /* where we read, or did last */
 	uint64_t slot_word;

@@ -28,17 +28,18 @@ static int take_from(struct reef_lock *lock, uint64_t *h, uint64_t value)
 	return lock_finish_place(lock);
 }
 
-/* In a space with copies: H, with the next term. An epoch ends before terms
- * come back. A caller that is inside one itself cannot wait for that. */
+/* In a space with copies: H, with the next term. The terms come in quarters,
+ * and whoever takes the first of a quarter lets an epoch end before, while H is
+ * at the last of the one before: so four end before a term comes back. A caller
+ * that is inside an epoch itself cannot wait for that, and goes on. */
 static uint64_t with_next_term(struct reef_lock *lock, uint64_t h)
 {
-	uint16_t term = (uint16_t)(lock_next(h) + 1);
+	uint16_t term = (uint16_t)(lock_next(h) + 1) & (SYNC_TICKETS - 1);
 
 	if (!lock->has_terms)
 		return h;
-	if (lock_ahead(lock->term, term) > SYNC_TICKETS / 4 &&
-	    !reef_epoch_end(lock->reef))
-		lock->term = term;
+	if (term % (SYNC_TICKETS / 4) == 0)
+		(void)reef_epoch_end(lock->reef);
 	return lock_with_next(h, term);
 }
 

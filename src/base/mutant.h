@@ -67,6 +67,11 @@
 	X(BROKER_LIFE_EARLY, "A new life does not wait for the clients of the old.") \
 	X(BROKER_ZEROS, "An extent that its node has not is made anew.") \
 	X(BROKER_FOREIGN_DROP, "What a broker does not know is dropped.") \
+	X(BROKER_EARLY_OPEN, "A copy is opened before all have let go.") \
+	X(BROKER_NO_REKEY, "A copy that is left is opened by its old keys.") \
+	X(BROKER_COPY_OPEN, "A second copy is made of what is in use.") \
+	X(BROKER_CROSS_PULL, "The arbiter is moved from the primary.") \
+	X(BROKER_OLD_COPY, "A copy that was given up is taken again.") \
 	X(BROKER_FORGET_FAILING, "A failover is not journaled as one.") \
 	X(BROKER_PIN_UNMISSED, "Who is behind is ended, missed or not.")
 

@@ -28,6 +28,8 @@
  *     removal has happened or never will. */
 #include "pool/broker/lending.h"
 
+#include "base/log.h"
+
 #include <errno.h>
 #include <stdlib.h>
 
@@ -79,6 +81,15 @@ static struct broker_extent *insert_extent(struct reef_broker *broker,
 	broker->extents_count++;
 	*grown = (struct broker_extent){.number = number};
 	return grown;
+}
+
+void broker_extent_put(struct reef_broker *broker,
+		       const struct broker_extent *entry)
+{
+	struct broker_extent *told = insert_extent(broker, entry->number);
+
+	reef_assert(told); /* there was room */
+	*told = *entry;
 }
 
 int broker_extents_open(struct reef_broker *broker)
@@ -379,6 +390,17 @@ static int give_up_extent(struct reef_broker *broker, uint32_t number)
 	return slept;
 }
 
+/* Have an extent that lacks its second copy given one when there is room. */
+static void look_after(struct reef_broker *broker, uint32_t number)
+{
+	const struct reef_state_extent *extent =
+		reef_state_extent(broker->state, number);
+
+	if (!extent->twin &&
+	    reef_state_space(broker->state, extent->space)->copies > 1)
+		broker_care_for(broker, extent->space);
+}
+
 /* Add an extent at one node after the other, until one makes it. request: the
  * first record settles it; NULL: it is settled already. */
 static int add_extent(struct reef_broker *broker, uint32_t space,
@@ -403,8 +425,10 @@ static int add_extent(struct reef_broker *broker, uint32_t space,
 			return unmade ? (unmade > 0 ? 0 : unmade) : rc;
 		}
 		rc = broker_extent_create(broker, *number);
-		if (rc == 0 && reef_state_extent(broker->state, *number))
+		if (rc == 0 && reef_state_extent(broker->state, *number)) {
+			look_after(broker, *number);
 			return 0;
+		}
 		if (rc == -ECANCELED || rc == -REEF_EHOSTDEAD)
 			return rc;
 		/* A link that fell before the node was asked says nothing about
@@ -603,6 +627,7 @@ int broker_extent_lose(struct reef_broker *broker, uint32_t number,
 		.type = REEF_RECORD_EXTENT_LOST,
 		.id = number,
 	};
+	struct broker_given_up given_up;
 	struct reef_state_extent was;
 	int rc;
 
@@ -611,11 +636,19 @@ int broker_extent_lose(struct reef_broker *broker, uint32_t number,
 	if (extent->is_twin && !extent->twin)
 		return broker_extent_discard(broker, number, NULL);
 	was = *extent;
+	given_up.copy = was;
+	if (was.twin)
+		given_up.other = *reef_state_extent(broker->state, was.twin);
 	record.era = was.epoch + 1;
 	rc = broker_commit(broker, &record, NULL, NULL);
 	if (rc)
 		return rc;
-	broker_extent_forget(broker, number);
+	if (was.twin) {
+		broker_copy_given_up(broker, &given_up);
+		broker_care_for(broker, was.space);
+	} else {
+		broker_extent_forget(broker, number);
+	}
 	if (!was.twin)
 		broker->counts[REEF_BROKER_LOST]++;
 	broker_event(broker, "%s %u of space %u is lost: %s",

@@ -21,6 +21,8 @@
  *   extents.c   create, remove
  *   place.c     which node memory comes to
  *   twins.c     second copies
+ *   failover.c  one copy is left: from FAILING to LIVE
+ *   recopy.c    second copies again, while the space is used
  *   room.c      requests for memory that wait for room
  *   drop.c      what the state does not have goes at the nodes too
  *   reclaim.c   revocable extents back to their owner
@@ -247,6 +249,7 @@ struct reef_broker {
 	struct broker_rekey *rekeys;	    /* rekey.c */
 	struct broker_rekeyer *rekeyers;
 	struct broker_save *saves; /* save.c */
+	struct broker_care *cares; /* failover.c */
 	/* room.c */
 	struct broker_adder *adders;
 	uint32_t adders_last; /* number */
@@ -612,6 +615,8 @@ void broker_extent_set_closed(struct reef_broker *broker, uint32_t number);
 void broker_extent_forget(struct reef_broker *broker, uint32_t number);
 /* Go on with the drains and moves that the state holds. */
 void broker_moves_resume(struct reef_broker *broker);
+/* Have all spaces looked after that have fewer copies than are wanted. */
+void broker_copies_resume(struct reef_broker *broker);
 
 /* --- status.c --- */
 

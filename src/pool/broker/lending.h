@@ -95,6 +95,9 @@ int broker_extents_open(struct reef_broker *broker);
 void broker_extents_compact(struct reef_broker *broker);
 /* Forget all entries of one node. */
 void broker_extents_forget_node(struct reef_broker *broker, uint32_t node);
+/* Put in an entry for which one was just forgotten. */
+void broker_extent_put(struct reef_broker *broker,
+		       const struct broker_extent *entry);
 /* Have its node create an extent that the state has, and keep its keys. */
 int broker_extent_create(struct reef_broker *broker, uint32_t number);
 /* Journal that an extent's node has it, unless that is known; never waits. */
@@ -123,6 +126,37 @@ int broker_twin_add(struct reef_broker *broker, uint32_t number);
 /* Remove the twins that nobody names, at start; never waits. */
 void broker_twins_sweep(struct reef_broker *broker);
 
+/* --- failover.c, recopy.c --- */
+
+/* A space whose copies a fiber looks after. */
+struct broker_care {
+	uint32_t space;
+	uint32_t last;	   /* extent that could not be copied */
+	bool is_told;	   /* why that is so */
+	bool is_failing;   /* when it was looked at last */
+	uint64_t since_ns; /* when this began */
+	uint64_t due_ns, pause_ns;
+	struct broker_care *next;
+};
+/* Have a space looked after: what is FAILING in it, and what has fewer copies
+ * than are wanted. Never waits. */
+void broker_care_for(struct reef_broker *broker, uint32_t space);
+/* Make the next second copy of a space. 0: look again.  -ENOENT: it lacks none.
+ * Else: not now. */
+int broker_recopy_next(struct reef_broker *broker, struct broker_care *care);
+
+/* A copy and its other, as both were before one was given up. */
+struct broker_given_up {
+	struct reef_state_extent copy, other;
+};
+/* List the copies on a node, with their others; the caller frees them. */
+int broker_copies_on(struct reef_broker *broker, uint32_t node,
+		     struct broker_given_up **out, size_t *found);
+/* Bring what is known of a pair in line with the state, in which that copy was
+ * given up just now. Never waits. */
+void broker_copy_given_up(struct reef_broker *broker,
+			  const struct broker_given_up *what);
+
 /* --- reclaim.c --- */
 
 /* Take revocable extents of a node back, so that together with those under way
@@ -143,6 +177,12 @@ void broker_drops_forget(struct broker_node *node);
 
 /* --- move.c --- */
 
+/* Have one node make what `copy` says of what another has closed. keys: those
+ * by which that may be read; then those of the copy. */
+int broker_extent_pull(struct reef_broker *broker, uint32_t source,
+		       uint32_t target,
+		       const struct reef_ask_extent_create *copy,
+		       struct reef_extent_keys *keys);
 /* Let clients in again at a closed extent that is LIVE, under new keys, as
  * after a move that was called off; tried once.  Errors as
  * broker_node_call_early. */

@@ -68,12 +68,16 @@ bool broker_extent_is_moving(struct reef_broker *broker, uint32_t number)
 	return find_mover(broker, number, &slot) != NULL;
 }
 
-/* True for an extent that is closed, and that rekey.c will not reopen. */
+/* True for an extent that is closed, and that neither rekey.c nor failover.c
+ * will reopen. */
 static bool is_left_closed(struct reef_broker *broker, uint32_t number)
 {
+	const struct reef_state_extent *extent =
+		reef_state_extent(broker->state, number);
 	struct broker_extent *told = broker_extent_find(broker, number);
 
-	return told && told->closed && !told->rekeying;
+	return told && told->closed && !told->rekeying && extent &&
+	       extent->state != REEF_EXTENT_FAILING;
 }
 
 /* --- one move --- */
@@ -198,44 +202,76 @@ static int fill_pull_secret(const struct reef_broker *broker, uint32_t source,
 	return 0;
 }
 
-static int pull_to_target(struct reef_broker *broker, struct move *move,
-			  struct reef_extent_keys *keys)
+int broker_extent_pull(struct reef_broker *broker, uint32_t source,
+		       uint32_t target,
+		       const struct reef_ask_extent_create *copy,
+		       struct reef_extent_keys *keys)
 {
-	const struct reef_state_node *source =
-		reef_state_node(broker->state, move->source);
-	struct broker_node *live = broker_node_find(broker, move->source);
+	const struct reef_state_node *node =
+		reef_state_node(broker->state, source);
+	struct broker_node *live = broker_node_find(broker, source);
 	struct reef_answer answer = {0};
-	struct reef_body body = {
-		.ask.extent_pull.copy =
-			{
-				.extent = move->label,
-				.space = move->space,
-				.epoch = move->epoch + 1,
-				.size = move->size,
-				.copy = move->copy,
-			},
-	};
+	struct reef_body body = {.ask.extent_pull.copy = *copy};
 	struct reef_ask_extent_pull *ask = &body.ask.extent_pull;
 	int rc;
 
-	if (!source || !live)
+	if (!node || !live)
 		return -REEF_ENOLINK;
 	ask->domain = live->domain;
-	ask->addresses = reef_text_of(source->addresses);
+	ask->addresses = reef_text_of(node->addresses);
 	memcpy(ask->keys, keys->keys, sizeof(ask->keys));
-	rc = fill_pull_secret(broker, move->source, ask);
+	rc = fill_pull_secret(broker, source, ask);
 	if (rc)
 		return rc;
-	move->targets_fault = true;
-	rc = broker_node_call(broker, move->target, REEF_POOL_EXTENT_PULL,
-			      &body, &answer);
+	rc = broker_node_call(broker, target, REEF_POOL_EXTENT_PULL, &body,
+			      &answer);
 	explicit_bzero(ask->secret, sizeof(ask->secret));
 	if (rc)
 		return rc;
-	move->targets_fault = false;
 	*keys = answer.body.reply.extent;
 	reef_answer_free(&answer);
 	return 0;
+}
+
+/* The mutant: what arbitrates is copied from the primary. */
+static void cross_source(struct reef_broker *broker, uint32_t number,
+			 uint32_t *source, struct reef_extent_keys *keys)
+{
+	const struct reef_state_extent *extent =
+		reef_state_extent(broker->state, number);
+	const struct broker_extent *told;
+
+	if (!extent || !extent->is_twin || !extent->twin)
+		return;
+	told = broker_extent_find(broker, extent->twin);
+	if (!told)
+		return;
+	*source = told->node;
+	*keys = told->keys;
+}
+
+static int pull_to_target(struct reef_broker *broker, struct move *move,
+			  struct reef_extent_keys *keys)
+{
+	const struct reef_ask_extent_create copy = {
+		.extent = move->label,
+		.space = move->space,
+		.epoch = move->epoch + 1,
+		.size = move->size,
+		.copy = move->copy,
+	};
+	uint32_t source = move->source;
+	int rc;
+
+	if (REEF_MUTATED(BROKER_CROSS_PULL))
+		cross_source(broker, move->number, &source, keys);
+	if (!broker_node_find(broker, source))
+		return -REEF_ENOLINK;
+	move->targets_fault = true;
+	rc = broker_extent_pull(broker, source, move->target, &copy, keys);
+	if (rc == 0)
+		move->targets_fault = false;
+	return rc;
 }
 
 /* Make the target's copy, by (1) and (2); keys are that copy's. */

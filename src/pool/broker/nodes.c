@@ -474,11 +474,17 @@ static int end_life(struct reef_broker *broker, uint32_t id, uint8_t next,
 	};
 	struct reef_state_summary summary;
 	struct reef_state_extent *extents;
-	size_t count;
+	struct broker_given_up *copies;
+	size_t count, copies_count, i;
 	int rc = copy_extents_of(broker, id, &extents, &count);
 
 	if (rc)
 		return rc;
+	rc = broker_copies_on(broker, id, &copies, &copies_count);
+	if (rc) {
+		free(extents);
+		return rc;
+	}
 	reef_state_summary(broker->state, &summary);
 	record.value = summary.pool_epoch + 1;
 	rc = broker_commit(broker, &record, NULL, NULL);
@@ -487,6 +493,8 @@ static int end_life(struct reef_broker *broker, uint32_t id, uint8_t next,
 		 * who then asks about a space is told that it changed. The
 		 * answer waits until this is durable. */
 		each_space(broker, extents, count, broker_notice_space);
+		for (i = 0; i < copies_count; i++)
+			broker_copy_given_up(broker, &copies[i]);
 		broker_node_forget(broker, id);
 		broker_event(broker, "node %u is %s: %s", id,
 			     next == REEF_NODE_DEAD ? "dead" : "away", why);
@@ -495,7 +503,10 @@ static int end_life(struct reef_broker *broker, uint32_t id, uint8_t next,
 		drop_copies(broker, id, extents, count);
 		each_space(broker, extents, count, broker_recovery_retry);
 	}
+	for (i = 0; rc == 0 && i < copies_count; i++)
+		broker_care_for(broker, copies[i].copy.space);
 	free(extents);
+	free(copies);
 	broker_wake(broker);
 	return rc;
 }

@@ -8,6 +8,8 @@
  *   that copy here, open          its keys are taken over
  *   that copy here, closed        left to move.c: reopened, or moved on
  *   that copy moving here         left to move.c, which begins again
+ *   that copy here, FAILING       its keys are kept, and told to nobody:
+ *                                 failover.c closes it, and opens it again
  *   another copy, given before    dropped, in the background: it was given up
  *   a copy that was not given yet REGISTER's answer: -REEF_EOLDER
  *   (nothing) / here, not made    created at READY: nobody was ever told of it
@@ -341,8 +343,14 @@ static int take_extent(struct reef_broker *broker, uint32_t node,
 	if (extent && extent->target == node && extent->copy == row->copy &&
 	    row->epoch == extent->epoch + 1)
 		return 0;
-	if (!extent || extent->node != node || extent->copy != row->copy ||
-	    extent->epoch < row->epoch) {
+	if (REEF_MUTATED(BROKER_OLD_COPY) && !extent) {
+		number = row->number;
+		extent = reef_state_extent(broker->state, number);
+	} else if (!extent || extent->node != node ||
+		   extent->copy != row->copy || extent->epoch < row->epoch) {
+		extent = NULL;
+	}
+	if (!extent) {
 		broker_drop_later(broker, node, row->number, row->size);
 		return 0;
 	}
@@ -530,6 +538,7 @@ BROKER_REQUEST(broker_node_ready)
 		broker_notice_node(broker, id);
 	node->changed = false;
 	broker_moves_resume(broker);
+	broker_copies_resume(broker);
 	broker_recovery_node_came(broker, id);
 	broker_wake(broker);
 	return 0;

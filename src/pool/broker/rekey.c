@@ -43,8 +43,9 @@ struct rekey_waiter {
 /* An extent that a round has not done yet. */
 struct rekey_item {
 	uint32_t number, epoch; /* when the round began */
-	bool is_begun;		/* it is marked as rekeying */
-	bool is_closed;		/* by its node, for nobody holds it */
+	uint64_t copy;
+	bool is_begun;	/* it is marked as rekeying */
+	bool is_closed; /* by its node, for nobody holds it */
 };
 
 /* A space that is given new keys, or is to be. */
@@ -94,6 +95,18 @@ static int close_extent(struct reef_broker *broker, struct rekey_item *item,
 	return rc;
 }
 
+/* One of its copies was given up: what is left is done when it is open. */
+static int restart_item(struct rekey_item *item,
+			const struct reef_state_extent *extent)
+{
+	*item = (struct rekey_item){
+		.number = item->number,
+		.epoch = extent->epoch,
+		.copy = extent->copy,
+	};
+	return -EAGAIN;
+}
+
 /* Take an extent as far as that is possible now. 0: it has new keys, or is
  * gone.  -ECANCELED, -REEF_EHOSTDEAD.  Else: try again. */
 static int rekey_extent(struct reef_broker *broker, struct rekey_item *item)
@@ -105,9 +118,12 @@ static int rekey_extent(struct reef_broker *broker, struct rekey_item *item)
 
 	if (!extent || reef_extent_is_lost(extent->state))
 		return 0;
+	if (extent->state == REEF_EXTENT_FAILING || extent->copy != item->copy)
+		return restart_item(item, extent);
 	if (!item->is_begun && is_away(broker, extent))
 		return -EAGAIN;
-	if (!item->is_begun && extent->epoch != item->epoch)
+	if (!item->is_begun && extent->epoch != item->epoch &&
+	    extent->copy == item->copy && !extent->twin)
 		return 0; /* it has moved */
 	if (!told ||
 	    !broker_node_is_ready(broker_node_find(broker, extent->node)))
@@ -177,6 +193,7 @@ static int begin_round(struct reef_broker *broker, struct broker_rekey *rekey)
 			items[rekey->items_count++] = (struct rekey_item){
 				.number = extents[i].number,
 				.epoch = extents[i].epoch,
+				.copy = extents[i].copy,
 			};
 	rekey->answers = rekey->count;
 	rekey->is_wanted_now = rekey->is_wanted;

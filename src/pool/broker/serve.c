@@ -483,8 +483,10 @@ static int open_doors(struct reef_broker *broker)
 				     broker->addresses,
 				     sizeof(broker->addresses));
 	}
-	if (rc == 0)
+	if (rc == 0) {
 		broker_moves_resume(broker);
+		broker_copies_resume(broker);
+	}
 	return rc;
 }
 

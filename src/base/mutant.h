@@ -180,7 +180,17 @@
 	X(TREE_STALE_SOURCE, "What changes while it is frozen is lost.") \
 	X(TREE_REVIVE_EMPTY, "A delete forgets the slot's key.") \
 	X(TREE_HEAD_REUSED, "Heads do not wait for readers.") \
-	X(TREE_STAMP_LOST, "A fold leaves the stamp out.")
+	X(TREE_STAMP_LOST, "A fold leaves the stamp out.") \
+	X(TREE_THAW, "What is frozen is changed.") \
+	X(TREE_TORN_ABSENT, "What is not whole is not there.") \
+	X(TREE_JOIN_UNPROVED, "A node that is JOINING is always the node.") \
+	X(TREE_JOIN_THAWED, "A node that is JOINING is not frozen.") \
+	X(TREE_JOIN_ALONE, "A node that has joined another keeps its id.") \
+	X(TREE_JOIN_RIGHT, "A node that was joined ends where it did.") \
+	X(TREE_JOIN_TWICE, "Nobody looks whether a join is done.")
+
+#define REEF_MUTANTS_OF_STALE_TREE(X) \
+	X(TREE_JOIN_LOW, "A node is believed wherever it begins.")
 
 #define REEF_MUTANTS_OF_MAP(X) \
 	X(MAP_NO_REMOVE, "An entry expires by one's own clock alone.") \
@@ -234,6 +244,7 @@
 	REEF_MUTANTS_OF_CLOCK(X) \
 	REEF_MUTANTS_OF_HASH(X) \
 	REEF_MUTANTS_OF_TREE(X) \
+	REEF_MUTANTS_OF_STALE_TREE(X) \
 	REEF_MUTANTS_OF_MAP(X) \
 	REEF_MUTANTS_OF_LOG(X) \
 	REEF_MUTANTS_OF_FILE(X)

@@ -16,6 +16,7 @@ struct index_cursor {
 };
 
 struct index_ops {
+	bool shrinks; /* keys that go give its nodes back: so there are ebbs */
 	/* As small as can be; seed: for what there is to choose. */
 	int (*create)(struct reef_space *space, uint64_t seed, uint64_t owner,
 		      uint64_t *root);

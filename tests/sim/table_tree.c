@@ -167,6 +167,7 @@ static int tree_op_count(void *index, uint64_t *keys)
 }
 
 const struct index_ops index_ops = {
+	.shrinks = true,
 	.create = tree_op_create,
 	.open = tree_op_open,
 	.close = tree_op_close,

@@ -390,6 +390,31 @@ static int do_get(struct worker *worker, struct opened *opened)
 		      value);
 }
 
+/* Remove keys that follow each other. */
+static int do_ebb(struct worker *worker, struct opened *opened)
+{
+	uint32_t keys = tables_of(worker)->keys;
+	uint64_t first = below(worker, keys);
+	uint64_t count = 1 + below(worker, keys / 3 + 1);
+	int rc = 0;
+
+	for (uint64_t i = 0; i < count && !rc; i++) {
+		uint64_t key = (first + i) % keys;
+		struct plan plan = {.worker = worker, .kind = MAP_REMOVE};
+		struct entry_change change = {
+			.key = &key,
+			.key_size = 8,
+			.decide = decide,
+			.context = &plan,
+		};
+		size_t op = call(worker, opened, plan.kind, key);
+
+		rc = index_ops.apply(opened->table, &change);
+		rc = answer(worker, "ebb", op, rc, plan.was_there, plan.before);
+	}
+	return rc;
+}
+
 /* --- on many --- */
 
 static int do_put_many(struct worker *worker, struct opened *opened)
@@ -628,6 +653,8 @@ static int choose(struct worker *worker)
 		return on_table(worker, do_change);
 	if (tables->drops && !below(worker, tables->drops))
 		return on_table(worker, do_drop);
+	if (index_ops.shrinks && !below(worker, 24))
+		return on_table(worker, do_ebb);
 	switch (below(worker, 32)) {
 	case 0:
 		return on_table(worker,

@@ -36,6 +36,13 @@ static const struct mutant mutants[] = {
 	{REEF_MUTANT_TREE_REVIVE_EMPTY, "calm"},
 	{REEF_MUTANT_TREE_HEAD_REUSED, "calm"},
 	{REEF_MUTANT_TREE_STAMP_LOST, "calm"},
+	{REEF_MUTANT_TREE_THAW, "calm"},
+	{REEF_MUTANT_TREE_TORN_ABSENT, "calm"},
+	{REEF_MUTANT_TREE_JOIN_UNPROVED, "calm"},
+	{REEF_MUTANT_TREE_JOIN_THAWED, "calm"},
+	{REEF_MUTANT_TREE_JOIN_ALONE, "calm"},
+	{REEF_MUTANT_TREE_JOIN_RIGHT, "calm"},
+	{REEF_MUTANT_TREE_JOIN_TWICE, "calm"},
 };
 static_assert(sizeof(mutants) / sizeof(mutants[0]) ==
 		      REEF_MUTANTS_OF_TREE(REEF_MUTANT_ONE),

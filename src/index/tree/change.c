@@ -161,6 +161,8 @@ static bool needs_reshape(const struct tree_spot *spot)
 {
 	int slot = spot->slot >= 0 ? spot->slot : next_slot(spot);
 
+	if (spot->slot >= 0 && REEF_MUTATED(TREE_THAW))
+		return false;
 	return slot == (int)TREE_SLOTS || spot->slots[slot] & TREE_FROZEN;
 }
 
@@ -229,6 +231,35 @@ static int prepare_entry(struct tree *tree, struct entry_change *change,
 				fresh);
 }
 
+/* A separator that is the first of its node stays there. */
+static void note_first(struct tree_separator *separator,
+		       const struct tree_spot *spot)
+{
+	separator->is_first =
+		!tree_compare(spot->key, spot->key_size, spot->node->low,
+			      spot->node->low_size);
+}
+
+/* How many keys the node of a spot has when this one is deleted. */
+static uint64_t count_left(const struct tree_spot *spot)
+{
+	const struct tree_node *node = spot->node;
+
+	return tree_count_keys(node->parts[node->count].first, spot->slots) - 1;
+}
+
+/* Delete a key; and if few are left in its leaf, see whether they fit into
+ * another. */
+static int delete_and_join(struct tree *tree, struct tree_spot *spot)
+{
+	uint64_t left = count_left(spot);
+	int rc = delete_key(tree, spot);
+
+	if (!rc && !spot->level && (left <= 2 || left == 4))
+		tree_join(tree, spot->node, &spot->missing);
+	return rc;
+}
+
 static int apply_once(struct tree *tree, struct entry_change *change,
 		      struct tree_spot *spot, struct entry_fresh *fresh,
 		      bool *is_decided)
@@ -238,6 +269,8 @@ static int apply_once(struct tree *tree, struct entry_change *change,
 
 	if (rc)
 		return rc;
+	if (spot->level)
+		note_first(change->context, spot);
 	verdict = change->decide(change->context,
 				 spot->is_there ? &spot->entry : NULL, &put);
 	*is_decided = verdict < 0;
@@ -250,19 +283,35 @@ static int apply_once(struct tree *tree, struct entry_change *change,
 		return rc ? rc : -EAGAIN;
 	}
 	if (verdict == ENTRY_DELETE)
-		return delete_key(tree, spot);
+		return delete_and_join(tree, spot);
 	rc = prepare_entry(tree, change, &put, fresh);
 	return rc ? rc : put_entry(tree, change, spot, fresh);
 }
 
 /* --- separators --- */
 
+/* True if what is there leads to the node that is gone. */
+static bool is_bad(const struct tree_separator *separator,
+		   const struct entry *now)
+{
+	struct tree_child child;
+
+	if (!now || !now->value || now->value_size != sizeof(child))
+		return false;
+	memcpy(&child, now->value, sizeof(child));
+	return child.head == separator->bad;
+}
+
 static int decide_separator(void *context, const struct entry *now,
 			    struct entry *put)
 {
 	const struct tree_separator *separator = context;
 
-	if (now)
+	if (separator->bad && !is_bad(separator, now))
+		return ENTRY_KEEP;
+	if (separator->bad && !separator->is_first)
+		return ENTRY_DELETE;
+	if (now && !separator->bad)
 		return ENTRY_KEEP;
 	put->value = &separator->child;
 	put->value_size = sizeof(separator->child);
@@ -316,7 +365,7 @@ static int put_separator(struct tree *tree, struct tree_separator *separator,
 	bool is_decided = false;
 	int rc = apply_at(tree, &change, separator->level, list, &is_decided);
 
-	if (rc != -ENOENT)
+	if (rc != -ENOENT || separator->bad)
 		return rc;
 	return tree_grow(tree, separator);
 }

@@ -1,25 +1,27 @@
 /* count.c - how many keys, without reading them.
  *
  * Leaves: the heads that the parent knows are READ in one batch, the fronts of
- * their blocks in the next. A front has the shape, the slots and the right of
- * its block, and with that its keys; its id says that it was the leaf then, as
- * the head named it inside the same reef_enter (4). The leaf to the right must
- * be the one that the parent has next: where it is not, somebody was split and
- * its separator is not there yet, and the leaf is read whole. The leaves at the
- * ends of a range are scanned. */
+ * their blocks in the next; of those that are remembered only the front. A
+ * front has the shape and the slots of its block, and with that its keys; its
+ * id says that it was the leaf then (4). The leaf to the right must be the one
+ * that the parent has next: where it is not, somebody was split or has joined
+ * another, and the parent does not say so yet: then the leaf is read whole. The
+ * leaves at the ends of a range are scanned. */
 #include "index/tree/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define TOGETHER 32u
+#define BATCHES 8u /* within one reef_enter */
 #define LEAVES_MAX (UINT64_C(1) << 38)
+#define ATTEMPTS_MAX 1000u
 
-/* What is read of a block. */
+/* What is read of a block: of one that is remembered up to its slots. */
 struct front {
-	uint64_t id, shape, slots[TREE_SLOTS], right;
+	uint64_t id, shape, slots[TREE_SLOTS], right, same_id, head;
 };
-static_assert(sizeof(struct front) == offsetof(struct tree_block, same_id),
+static_assert(sizeof(struct front) == offsetof(struct tree_block, number),
 	      "layout");
 
 struct counting {
@@ -27,14 +29,18 @@ struct counting {
 	const uint8_t *to; /* NULL: to the end */
 	uint32_t to_size;
 	struct tree_count *out;
-	/* Where it goes on: the next leaf, and its low fence as the parent has
-	 * it. head 0: the one that the key is in. */
+	/* Where it goes on: at this key, which the next leaf begins with, if
+	 * its head is known (not 0): that is good until reef_leave. */
 	uint64_t head;
 	uint8_t *key;
 	uint32_t key_size;
 	bool is_done;
 	/* of a step */
 	uint64_t heads[TOGETHER + 1], words[TOGETHER];
+	struct {
+		uint64_t id, right;
+		bool is_last; /* it ends where the parent does */
+	} known[TOGETHER];    /* of leaves that are remembered; id 0: not */
 	struct front fronts[TOGETHER];
 };
 
@@ -54,8 +60,8 @@ static int move_to(struct counting *counting, uint64_t head, const void *key,
 	return 0;
 }
 
-/* Keys of a node: by its shape, and what its slots say of it. */
-static uint64_t count_keys(uint64_t shape, const uint64_t *slots)
+/* By its shape, and what its slots say of it. */
+uint64_t tree_count_keys(uint64_t shape, const uint64_t *slots)
 {
 	uint64_t keys = shape & 4095;
 
@@ -88,22 +94,6 @@ static int add_one(void *context, const struct entry *entry)
 	return 0;
 }
 
-/* Scan what is left of the range; the tree is left for that. */
-static int scan_rest(struct counting *counting, const void *from,
-		     uint32_t from_size)
-{
-	const struct tree_range range = {
-		.from = from,
-		.from_size = from_size,
-		.to = counting->to,
-		.to_size = counting->to_size,
-		.flags = TREE_RANGE_KEYS,
-	};
-
-	counting->is_done = true;
-	return tree_scan(counting->tree, &range, add_one, &counting->out->keys);
-}
-
 static bool ends_behind(const struct counting *counting, const uint8_t *high,
 			uint32_t size)
 {
@@ -111,48 +101,70 @@ static bool ends_behind(const struct counting *counting, const uint8_t *high,
 						      counting->to_size) > 0);
 }
 
-/* Find the head of the leaf that the key is in, if it is not known. */
-static int find_leaf(struct counting *counting, uint64_t *head, uint64_t *hint)
+/* Scan from where it goes on to the end of a leaf, or of the range. */
+static int scan_part(struct counting *counting, const uint8_t *high,
+		     uint32_t high_size)
 {
+	struct tree_range range = {
+		.from = counting->key,
+		.from_size = counting->key_size,
+		.to = high,
+		.to_size = high_size,
+		.flags = TREE_RANGE_KEYS,
+	};
+
+	if (ends_behind(counting, high, high_size)) {
+		range.to = counting->to;
+		range.to_size = counting->to_size;
+		counting->is_done = true;
+	}
+	return tree_scan(counting->tree, &range, add_one, &counting->out->keys);
+}
+
+/* READ the leaf that the key is in. */
+static int read_leaf(struct counting *counting, struct tree_image *image)
+{
+	struct tree *tree = counting->tree;
 	struct tree_node *node;
 	int rc;
 
-	*head = counting->head;
-	*hint = 0;
-	if (*head)
-		return 0;
-	rc = tree_search(counting->tree, counting->key, counting->key_size, 0,
-			 false, NULL, &node);
-	if (rc)
-		return rc;
-	*head = node->head;
-	*hint = node->word;
-	tree_node_unref(node);
-	return 0;
+	for (uint32_t i = 0; i < ATTEMPTS_MAX; i++) {
+		rc = tree_search(tree, counting->key, counting->key_size, 0,
+				 false, NULL, &node);
+		if (rc)
+			return rc;
+		rc = tree_node_read(tree, node, image);
+		if (rc == -ESTALE)
+			tree_node_forget(tree, node);
+		tree_node_unref(node);
+		if (rc != -ESTALE)
+			return rc;
+	}
+	return -EBUSY;
 }
 
 static int count_one(struct counting *counting)
 {
-	struct tree *tree = counting->tree;
-	struct tree_child child;
 	struct tree_image image;
 	uint64_t shape, right = 0;
-	int rc = find_leaf(counting, &child.head, &child.hint);
+	int rc = read_leaf(counting, &image);
 
-	if (!rc)
-		rc = tree_image_read(tree, &child, &image);
 	if (rc)
 		return rc;
-	if (ends_behind(counting, image.high, image.high_size)) {
-		rc = scan_rest(counting, image.low, image.low_size);
-		tree_image_free(&image);
-		return rc;
+	if (ends_behind(counting, image.high, image.high_size) ||
+	    tree_compare(image.low, image.low_size, counting->key,
+			 counting->key_size)) {
+		rc = scan_part(counting, image.high, image.high_size);
+	} else {
+		memcpy(&shape, image.bytes + 8, 8);
+		add_node(counting->out, image.word,
+			 tree_count_keys(shape, image.slots));
 	}
-	memcpy(&shape, image.bytes + 8, 8);
-	add_node(counting->out, image.word, count_keys(shape, image.slots));
-	counting->is_done = !image.right || !image.high;
-	if (!counting->is_done)
-		rc = reef_long_address(tree->space, image.right, &right);
+	if (!image.right || !image.high)
+		counting->is_done = true;
+	if (!counting->is_done && !rc)
+		rc = reef_long_address(counting->tree->space, image.right,
+				       &right);
 	if (!counting->is_done && !rc)
 		rc = move_to(counting, right, image.high, image.high_size);
 	tree_image_free(&image);
@@ -161,26 +173,53 @@ static int count_one(struct counting *counting)
 
 /* --- several --- */
 
-/* READ the words of heads, then the fronts that they name. Returns how many
- * could be: from the first on. */
-static int read_fronts(struct counting *counting, uint32_t count)
+/* READ the words of the heads whose leaves are not remembered. */
+static int read_words(struct counting *counting, const struct tree_node *parent,
+		      uint32_t count)
 {
-	struct tree *tree = counting->tree;
 	struct reef_access accesses[TOGETHER];
-	uint64_t at;
-	uint32_t i;
-	int rc;
+	uint32_t reads = 0;
 
-	for (i = 0; i < count; i++)
-		accesses[i] = (struct reef_access){
+	for (uint32_t i = 0; i < count; i++) {
+		const struct tree_node *node =
+			tree_node_known(counting->tree, counting->heads[i]);
+
+		counting->known[i].id = node && !node->level ? node->id : 0;
+		if (counting->known[i].id) {
+			counting->known[i].right = node->right;
+			counting->known[i].is_last =
+				node->high && parent->high
+					? !tree_compare(node->high,
+							node->high_size,
+							parent->high,
+							parent->high_size)
+					: !node->high && !parent->high;
+			counting->words[i] = node->word;
+			continue;
+		}
+		accesses[reads++] = (struct reef_access){
 			.kind = REEF_READ,
 			.address = counting->heads[i],
 			.local = &counting->words[i],
 			.length = 8,
 		};
-	rc = reef_execute(tree->reef, accesses, count);
+	}
+	return reads ? reef_execute(counting->tree->reef, accesses, reads) : 0;
+}
+
+/* READ the fronts of leaves. Returns how many could be: from the first on. */
+static int read_fronts(struct counting *counting,
+		       const struct tree_node *parent, uint32_t count)
+{
+	struct tree *tree = counting->tree;
+	struct reef_access accesses[TOGETHER];
+	uint64_t at;
+	uint32_t i;
+	int rc = read_words(counting, parent, count);
+
 	for (i = 0; i < count && !rc; i++) {
 		uint64_t word = counting->words[i];
+		bool is_known = counting->known[i].id;
 
 		if (word & TREE_DROPPED ||
 		    reef_long_address(tree->space, word & TREE_SHORT_MASK, &at))
@@ -189,7 +228,7 @@ static int read_fronts(struct counting *counting, uint32_t count)
 			.kind = REEF_READ,
 			.address = at,
 			.local = &counting->fronts[i],
-			.length = sizeof(struct front),
+			.length = is_known ? TREE_FRONT : sizeof(struct front),
 		};
 	}
 	if (!rc && i)
@@ -200,20 +239,23 @@ static int read_fronts(struct counting *counting, uint32_t count)
 	return rc ? rc : (int)i;
 }
 
-/* True if front i is that of its head's block, and what the parent has behind
- * it is what is there. */
-static bool is_good(const struct counting *counting, uint32_t i, bool is_last)
+/* True if front i is that of its head's block; *right: the head on its right,
+ * or 0. */
+static bool is_good(const struct counting *counting, uint32_t i,
+		    uint64_t *right)
 {
 	const struct front *front = &counting->fronts[i];
-	uint64_t right = 0;
 
-	if (!front->id || front->shape >> 24 & 255)
+	*right = 0;
+	if (counting->known[i].id) {
+		*right = counting->known[i].right;
+		return front->id == counting->known[i].id;
+	}
+	if (!front->id || front->id != front->same_id ||
+	    front->head != counting->heads[i] || front->shape >> 24 & 255)
 		return false;
-	if (is_last)
-		return true;
-	return !reef_long_address(counting->tree->space, front->right,
-				  &right) &&
-	       right == counting->heads[i + 1];
+	return !front->right ||
+	       !reef_long_address(counting->tree->space, front->right, right);
 }
 
 /* Count the leaves of a parent from a part on, `count` of them. Returns how
@@ -222,36 +264,70 @@ static int count_parts(struct counting *counting,
 		       const struct tree_node *parent, uint32_t part,
 		       uint32_t count)
 {
-	const struct tree_part *next;
-	uint64_t right = 0;
-	uint32_t i;
-	int rc = read_fronts(counting, count), good;
+	int rc = read_fronts(counting, parent, count), good = 0;
+	uint64_t right = 0, next = 0;
+	const struct tree_part *at;
 
-	for (good = 0; good < rc; good++) {
-		i = (uint32_t)good;
-		if (!is_good(counting, i, part + i + 1 == parent->count))
+	while (good < rc && is_good(counting, (uint32_t)good, &right)) {
+		bool is_last = part + (uint32_t)good + 1 == parent->count;
+
+		/* Where one ends that is the last only it knows. */
+		if (is_last ? !counting->known[good].id ||
+				      !counting->known[good].is_last
+			    : right != counting->heads[good + 1])
 			break;
-		add_node(counting->out, counting->words[i],
-			 count_keys(counting->fronts[i].shape,
-				    counting->fronts[i].slots));
+		add_node(counting->out, counting->words[good],
+			 tree_count_keys(counting->fronts[good].shape,
+					 counting->fronts[good].slots));
+		next = right;
+		good++;
 	}
 	if (rc < 0 || !good)
 		return rc < 0 ? rc : 0;
-	i = (uint32_t)good - 1;
-	if (!counting->fronts[i].right) {
+	if (!next) {
 		counting->is_done = true;
 		return good;
 	}
-	rc = reef_long_address(counting->tree->space, counting->fronts[i].right,
-			       &right);
-	next = &parent->parts[part + i + 1];
-	if (rc)
-		return index_is_nonsense(rc) ? -REEF_ECORRUPT : rc;
-	if (part + i + 1 < parent->count)
-		rc = move_to(counting, right, next->key, next->key_size);
+	at = &parent->parts[part + (uint32_t)good];
+	if (part + (uint32_t)good < parent->count)
+		rc = move_to(counting, next, at->key, at->key_size);
+	else if (parent->high)
+		rc = move_to(counting, next, parent->high, parent->high_size);
 	else
-		rc = move_to(counting, right, parent->high, parent->high_size);
+		counting->is_done = true;
 	return rc ? rc : good;
+}
+
+/* True if a leaf is known to begin where the count goes on. The first of all is
+ * always the same. */
+static bool is_next(const struct counting *counting, uint64_t head)
+{
+	const struct tree_node *node = tree_node_known(counting->tree, head);
+
+	if (counting->head)
+		return counting->head == head;
+	return !counting->key_size ||
+	       (node && !node->level &&
+		!tree_compare(node->low, node->low_size, counting->key,
+			      counting->key_size));
+}
+
+/* Find the parent of the next leaf, as it is in this epoch: so its children
+ * begin where it says, whatever became of them. */
+static int find_parent(struct counting *counting, struct tree_node **parent)
+{
+	struct tree *tree = counting->tree;
+	int rc;
+
+	for (uint32_t i = 0; i < ATTEMPTS_MAX; i++) {
+		rc = tree_search(tree, counting->key, counting->key_size, 1,
+				 false, NULL, parent);
+		if (rc || (*parent)->epoch == reef_epoch(tree->reef))
+			return rc;
+		tree_node_forget(tree, *parent);
+		tree_node_unref(*parent);
+	}
+	return -EBUSY;
 }
 
 /* Count the next leaves that a parent knows, and that are all in the range. 0:
@@ -260,8 +336,7 @@ static int count_several(struct counting *counting)
 {
 	struct tree_node *parent;
 	uint32_t count = 0, first;
-	int part, rc = tree_search(counting->tree, counting->key,
-				   counting->key_size, 1, false, NULL, &parent);
+	int part, rc = find_parent(counting, &parent);
 
 	if (rc)
 		return rc == -ENOENT ? 0 : rc;
@@ -278,28 +353,36 @@ static int count_several(struct counting *counting)
 		counting->heads[count] = at->child.head;
 		counting->heads[count + 1] = is_last ? 0 : at[1].child.head;
 	}
-	/* The leaf that is next must be what the parent has there. The first of
-	 * all is always the same. */
-	if (count && !counting->head && !counting->key_size)
-		counting->head = counting->heads[0];
-	if (count && counting->head == counting->heads[0])
+	/* The leaf that is next must be what the parent has there. */
+	if (count && is_next(counting, counting->heads[0]))
 		rc = count_parts(counting, parent, first, count);
 	tree_node_unref(parent);
 	return rc;
 }
 
+/* Count some leaves; inside reef_enter. */
+static int count_some(struct counting *counting)
+{
+	int rc = 0;
+
+	counting->head = 0;
+	for (uint32_t i = 0; i < BATCHES && !rc && !counting->is_done; i++) {
+		rc = count_several(counting);
+		if (!rc && !counting->is_done)
+			rc = count_one(counting);
+		rc = rc > 0 ? 0 : rc;
+	}
+	return rc;
+}
+
 static int count_leaves(struct counting *counting)
 {
-	struct reef *reef = counting->tree->reef;
 	int rc = 0;
 
 	for (uint64_t i = 0; !rc && !counting->is_done; i++) {
-		reef_enter(reef);
-		rc = count_several(counting);
-		if (!rc && !counting->is_done)
-			rc = i < LEAVES_MAX ? count_one(counting) : -EBUSY;
-		reef_leave(reef);
-		rc = rc > 0 ? 0 : rc;
+		reef_enter(counting->tree->reef);
+		rc = i < LEAVES_MAX ? count_some(counting) : -EBUSY;
+		reef_leave(counting->tree->reef);
 	}
 	return rc;
 }
@@ -313,7 +396,6 @@ static int count_begin(struct counting *counting,
 	struct tree_range begin = *range;
 	struct tree_node *node;
 	uint8_t *high = NULL;
-	uint64_t right = 0;
 	uint32_t size = 0;
 	int rc;
 
@@ -322,7 +404,6 @@ static int count_begin(struct counting *counting,
 			 false, NULL, &node);
 	if (!rc) {
 		size = node->high_size;
-		right = node->right;
 		if (node->high) {
 			high = malloc(size + 1u);
 			rc = high ? 0 : -ENOMEM;
@@ -339,7 +420,7 @@ static int count_begin(struct counting *counting,
 	} else {
 		begin.to = high;
 		begin.to_size = size;
-		rc = move_to(counting, right, high, size);
+		rc = move_to(counting, 0, high, size);
 	}
 	begin.flags = (range->flags & TREE_RANGE_AFTER) | TREE_RANGE_KEYS;
 	begin.limit = 0;

@@ -126,7 +126,7 @@ static int read_right(struct tree *tree, uint64_t head, uint64_t *right)
 	int rc = reef_read(tree->reef, head, &word, 8);
 
 	if (!rc && !(word & TREE_DROPPED)) {
-		rc = tree_image_read(tree, &child, &image);
+		rc = tree_image_read(tree, &child, true, &image);
 		if (!rc)
 			word = image.right;
 		if (!rc)
@@ -158,15 +158,26 @@ static int drop_node(struct tree *tree, uint64_t head, uint64_t *right)
 	if (word & TREE_DROPPED)
 		return read_right(tree, head, right);
 	child.hint = word;
-	rc = tree_image_read(tree, &child, &image);
+	rc = tree_image_read(tree, &child, true, &image);
 	if (rc)
-		return rc == -REEF_EDROPPED ? -EAGAIN : rc;
+		return rc == -REEF_EDROPPED || rc == -ESTALE ? -EAGAIN : rc;
 	rc = set_dropped(tree, &image);
 	tree_image_free(&image);
 	return rc ? rc : -EAGAIN;
 }
 
-int tree_is_linked(struct tree *tree, uint32_t level, uint64_t address)
+int tree_drop_head(struct tree *tree, uint64_t head)
+{
+	uint64_t right;
+	int rc = -EAGAIN;
+
+	for (uint32_t i = 0; rc == -EAGAIN && i < RETRIES; i++)
+		rc = drop_node(tree, head, &right);
+	return rc == 1 ? 0 : rc == -EAGAIN ? -EBUSY : rc;
+}
+
+/* As tree_is_linked.  -ESTALE: what was on the way has joined another. */
+static int is_linked(struct tree *tree, uint32_t level, uint64_t address)
 {
 	uint64_t heads[TREE_HEIGHT_MAX + 1] = {0}, words[2] = {0};
 	uint64_t head, right = 0;
@@ -184,6 +195,15 @@ int tree_is_linked(struct tree *tree, uint32_t level, uint64_t address)
 		rc = read_right(tree, head, &right);
 	}
 	return rc;
+}
+
+int tree_is_linked(struct tree *tree, uint32_t level, uint64_t address)
+{
+	int rc = -ESTALE;
+
+	for (uint32_t i = 0; rc == -ESTALE && i < RETRIES; i++)
+		rc = is_linked(tree, level, address);
+	return rc == -ESTALE ? -EBUSY : rc;
 }
 
 static int drop_level(struct tree *tree, uint64_t head)

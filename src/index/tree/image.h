@@ -27,6 +27,9 @@ struct tree_image {
 	uint64_t at;   /* address of the block */
 	uint64_t word; /* h0 that named it */
 	uint64_t head; /* address */
+	/* It has not its id: it is the node, because the one on its left says
+	 * so, in this call. */
+	bool is_proved;
 	/* taken from the bytes */
 	uint64_t id, right;
 	uint64_t slots[TREE_SLOTS];

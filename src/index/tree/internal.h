@@ -9,6 +9,7 @@
  *   merge.c    what is in a node, records and slots together
  *   change.c   put, update, delete; separators
  *   reshape.c  a full block becomes another one, or several; a new root
+ *   join.c     leaves with few keys become one
  *   scan.c     ranges
  *   count.c    counts
  *   walk.c     all of it, in steps, for sweeps
@@ -38,6 +39,7 @@ struct tree_node {
 	uint32_t size;	      /* bytes, of all of it */
 	bool is_used;	      /* since the hand of the clock passed */
 	bool is_known;	      /* it is in the table */
+	bool is_proved;	      /* as its image; then it is never in the table */
 	uint64_t head, right; /* addresses; right 0: none */
 	uint64_t word, at, id;
 	uint64_t epoch; /* in which it was read */
@@ -59,6 +61,11 @@ struct tree_node {
 void tree_node_unref(struct tree_node *node); /* NULL is fine */
 /* Forget what is remembered of that node. */
 void tree_node_forget(struct tree *tree, struct tree_node *node);
+/* What is remembered by that head; NULL: nothing. It is good until something is
+ * read. */
+struct tree_node *tree_node_known(struct tree *tree, uint64_t head);
+/* Forget what is remembered by that head, if anything is. */
+void tree_node_drop(struct tree *tree, uint64_t head);
 /* Remember a node as an image shows it, of an inner one with what its slots
  * name; *node (may be NULL) is the caller's to unref. */
 int tree_node_remember(struct tree *tree, const struct tree_image *image,
@@ -69,9 +76,20 @@ uint64_t tree_node_hint(struct tree *tree, uint64_t head, uint64_t otherwise);
 int tree_node_get(struct tree *tree, const struct tree_child *child,
 		  struct tree_node **node);
 /* READ the node of a head, as it is now. The image is the caller's to free.
- * -REEF_EDROPPED.  -REEF_ECORRUPT. */
+ * is_proved: the one on its left was seen in this call to name it: (8) of
+ * layout.h. -ESTALE: there is no node of this tree (any more), or only the one
+ * on its left could tell.  -REEF_EDROPPED.  -REEF_ECORRUPT. */
 int tree_image_read(struct tree *tree, const struct tree_child *child,
-		    struct tree_image *image);
+		    bool is_proved, struct tree_image *image);
+/* READ a node that was found as it is now. */
+static inline int tree_node_read(struct tree *tree,
+				 const struct tree_node *node,
+				 struct tree_image *image)
+{
+	const struct tree_child child = {node->head, node->word};
+
+	return tree_image_read(tree, &child, node->is_proved, image);
+}
 /* True if all slots are frozen. */
 bool tree_slots_are_frozen(const uint64_t *slots);
 /* The part of a node that a key is in, or -1. before: that what is below it is
@@ -129,18 +147,21 @@ static inline uint8_t tree_byte(uint64_t hash)
 	return (uint8_t)(hash >> 32);
 }
 
-/* A separator that is to be put into its parent. */
+/* A separator that is to be put into its parent, or, if it leads to `bad`, that
+ * is to be removed: the first of its node gets this child instead. */
 struct tree_separator {
 	struct tree_separator *next;
 	struct tree_child child;
+	uint64_t bad;	/* address of a head; 0: it is to be put */
+	bool is_first;	/* of its node; change.c's */
 	uint32_t level; /* of the parent */
 	uint32_t key_size;
 	uint8_t key[];
 };
 /* Note one; without memory it is left to others. */
 void tree_separator_add(struct tree_separator **list, uint32_t level,
-			const void *key, uint32_t key_size, uint64_t head,
-			uint64_t hint);
+			const void *key, uint32_t key_size,
+			const struct tree_child *child, uint64_t bad);
 
 /* Find the node of a level that a key is in; NULL: behind all keys. before: the
  * one that keys right below it are in. missing (may be NULL): separators that
@@ -235,6 +256,20 @@ void tree_merged_free(struct tree_merged *merged);
  * inside reef_enter. 0: done by somebody. Separators are added to *missing. */
 int tree_reshape(struct tree *tree, struct tree_node *node,
 		 struct tree_separator **missing);
+/* Let a leaf with few keys join the one on its left, if both fit into one;
+ * inside reef_enter. Nothing is told: where it does not work it stays. */
+void tree_join(struct tree *tree, const struct tree_node *node,
+	       struct tree_separator **missing);
+/* Finish what was begun with a node that is JOINING. 0: done by somebody. */
+int tree_join_finish(struct tree *tree, const struct tree_image *image,
+		     struct tree_separator **missing);
+/* Fold `right` and the node on its left, `left`, into one: the images are as
+ * they were read, and stay the caller's. */
+int tree_reshape_both(struct tree *tree, const struct tree_image *left,
+		      const struct tree_image *right,
+		      struct tree_separator **missing);
+/* Keys of a leaf. */
+uint64_t tree_count_keys(uint64_t shape, const uint64_t *slots);
 /* Put separators into their parents, as far as that goes, and free the list. */
 void tree_mend(struct tree *tree, struct tree_separator **list);
 /* Put a new root above the old one, with a separator for the level below it.
@@ -243,6 +278,9 @@ int tree_grow(struct tree *tree, const struct tree_separator *separator);
 /* Set FROZEN in every slot of an image's block; its slots are as they are from
  * then on. */
 int tree_freeze(struct tree *tree, struct tree_image *image);
+/* Drop a node, in a tree that is being dropped; inside reef_enter. 0: it is.
+ */
+int tree_drop_head(struct tree *tree, uint64_t head);
 /* 1: the head can be reached from the first of its level, dropped or not, in a
  * tree that is alive; inside reef_enter. */
 int tree_is_linked(struct tree *tree, uint32_t level, uint64_t address);

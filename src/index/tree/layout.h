@@ -2,14 +2,18 @@
  *
  *   root      what the tree is; a word that names the head of its topmost node
  *   head      a node's word: which block the node is at the moment. Heads stay
- *             where they are until the tree is dropped
+ *             where they are until the tree is dropped, or the node joins the
+ *             one on its left
  *   block     a node at one time: records in order that never change, and slots
  *             for what has changed since, used one after the other
  *   entry     what a slot names: index/entry/layout.h
  *
  *       head --h0--> block --slots full: all frozen, all folded--> next block
  *                      \--too much for one: cut; a new head for each part but
- *                         the first, which names the next as its right
+ *                      |  the first, which names the next as its right
+ *                      \--too little: frozen; JOINING in h0; then it and the
+ *                         block of the node on its left, frozen, too, are
+ *                         folded into one, by the CAS on that one's head
  *
  * Leaves (level 0) and inner nodes are the same; of an inner node a record's
  * key is a child's low fence, its value the child's head, and h0 of that as it
@@ -17,9 +21,10 @@
  *
  *   root word 63       62  46 45    38 37      0
  *            |dropping| count| height | head    |
- *   h0        63      62        50 49      38 37      0
- *            |dropped| generation | size/64  | block    |
+ *   h0        63      62      61        50 49      38 37      0
+ *            |dropped|joining| generation | size/64  | block    |
  *             dropped: the block is the head to the right, or 0
+ *             joining: for good; its keys go to the node on its left
  *   slot      63 55 54     53     52      51   42 41  38 37           0
  *            | tag |frozen|intent|in base| print | hint | block, short  |
  *             0 (or frozen alone): not used yet. in base: the key is in a
@@ -54,18 +59,32 @@
  *     if one READ has seen them good at two moments, both were good at the
  *     earlier one, so torn READs do no harm. Of the slots each stands for
  *     itself: one that is not frozen shows that the block was the node's then.
- * (5) A head's low fence and level never change, and it is not freed before the
- *     tree is dropped. So what a client knows of inner nodes is never wrong,
- *     only coarse: it goes right at the high fence until the key fits.
+ * (5) A head's low fence and level never change while it is one; inner heads
+ * are not freed before the tree is dropped, nor is the first of the leaves.
+ * What a client knows of inner nodes, and a separator, is a hint: the node that
+ *     it names is believed if it is a node of the tree, of that level, that
+ * does not begin behind the key; else the one before it is asked. From there
+ * one goes right at the high fence until the key fits. What a block that is the
+ *     node's says of its right is no hint, but true.
  *     Whoever comes back to a head in another epoch asks the root whether the
  *     tree is still alive.
  * (6) A separator is put into the parent after its node is reachable from the
- *     left, by anybody who had to go right, if it is not there; none is ever
- *     removed. The root word changes to a head one level higher only.
+ *     left, by anybody who had to go right, if it is not there. One whose node
+ *     has joined another is removed by who met it; the first of its node gets
+ *     another child instead. The root word changes to a head one level higher
+ *     only.
  * (7) A slot's entry is freed by whoever takes it out of the slot, or, if it is
  *     still there when the block is superseded and is not needed any more, by
  *     whoever changed h0. A record's entry (kind 2) by whoever takes the slot
- *     that supersedes the record. Blocks by whoever changed h0.
+ *     that supersedes the record. Blocks by whoever changed h0, and so block
+ *     and head of a node that has joined another.
+ * (8) A node is JOINING when all its slots are frozen, and stays so: it has no
+ *     other block any more. It is the node while the one on its left ends where
+ *     it begins and names it as its right; id and alive of both are zeroed
+ *     before that one's h0 is changed. So a block of a JOINING node without its
+ *     id is believed by who comes to it from the left, from a block that was
+ *     read in the same call; whoever else finds it comes from there. Only
+ * leaves join.
  *
  * (R10) Whatever is read from shared memory is checked by whoever uses it.
  *
@@ -169,6 +188,7 @@ static inline uint64_t tree_top_make(uint64_t before, uint64_t head,
 
 #define TREE_HEAD_MAGIC UINT64_C(0x6854) /* "Th" */
 #define TREE_DROPPED (UINT64_C(1) << 63)
+#define TREE_JOINING (UINT64_C(1) << 62)
 
 struct tree_head {
 	uint64_t word;	/* h0 */
@@ -199,7 +219,7 @@ static inline uint32_t tree_word_size(uint64_t word)
 static inline uint64_t tree_word_make(uint64_t before, uint64_t block,
 				      uint32_t size)
 {
-	uint64_t generation = ((before >> 50) + 1) & 8191;
+	uint64_t generation = ((before >> 50) + 1) & 4095;
 
 	return block | (uint64_t)((size + 8) / 64) << 38 | generation << 50;
 }

@@ -235,22 +235,26 @@ static void note_record(struct tree_spot *spot, const uint8_t *value,
 /* READ the node anew, and tell by that. 1: told.  0: the key is behind it. */
 static int look_anew(struct tree *tree, struct tree_spot *spot)
 {
-	struct tree_child child = {
-		.head = spot->node->head,
-		.hint = spot->node->word,
-	};
 	const struct tree_record *record;
 	struct tree_image image;
 	struct tree_node *node;
-	int rc = tree_image_read(tree, &child, &image);
+	int rc = tree_node_read(tree, spot->node, &image);
 
+	if (rc == -ESTALE)
+		tree_node_forget(tree, spot->node);
 	if (rc)
-		return rc;
+		return rc == -ESTALE ? 0 : rc;
 	rc = tree_node_remember(tree, &image, &node);
 	if (rc)
 		goto out;
 	tree_node_unref(spot->node);
 	spot->node = node;
+	/* (5) Its head may be another's by now. */
+	if (image.level != spot->level ||
+	    (tree_compare(node->low, node->low_size, spot->key,
+			  spot->key_size) > 0 &&
+	     !REEF_MUTATED(TREE_JOIN_LOW)))
+		goto out;
 	if (node->high &&
 	    tree_compare(spot->key, spot->key_size, node->high,
 			 node->high_size) >= 0 &&
@@ -396,7 +400,7 @@ static int end_fast(struct tree *tree, struct tree_spot *spot)
 	int rc;
 
 	if (spot->part >= 0 && !look_in_interval(spot, spot->part, &mark))
-		return 0;
+		return REEF_MUTATED(TREE_TORN_ABSENT);
 	if (!spot->wants_slots) {
 		if (spot->record >= 0 && !mark)
 			return (rc = look_outside(tree, spot)) ? rc : 1;

@@ -58,6 +58,19 @@ uint64_t tree_node_hint(struct tree *tree, uint64_t head, uint64_t otherwise)
 	return node ? node->word : otherwise;
 }
 
+struct tree_node *tree_node_known(struct tree *tree, uint64_t head)
+{
+	return find_known(tree, head);
+}
+
+void tree_node_drop(struct tree *tree, uint64_t head)
+{
+	struct tree_node *node = find_known(tree, head);
+
+	if (node)
+		tree_node_forget(tree, node);
+}
+
 static void make_room(struct tree *tree)
 {
 	struct tree_node *node, *next;
@@ -132,59 +145,40 @@ static int part_leaf(struct parts *parts)
 	return 0;
 }
 
-static int compare_parts(const void *a, const void *b)
-{
-	const struct tree_part *first = a, *second = b;
-
-	return tree_compare(first->key, first->key_size, second->key,
-			    second->key_size);
-}
-
 static bool is_child(const struct tree_child *child)
 {
 	return child->head >> 32 && (child->head & 63) == 8;
 }
 
-/* Children are in records and in slots; of those the key stands for itself. */
+/* Children are in records and in slots. */
 static int part_inner(struct parts *parts, const struct tree_entries *entries)
 {
 	const struct tree_image *image = parts->image;
-	struct tree_part *part;
-	uint32_t i;
+	struct tree_merged merged;
+	int rc = tree_merge(image, image->slots, entries, UINT32_MAX, &merged);
 
-	parts->all = calloc(image->records_count + TREE_SLOTS + 1u,
-			    sizeof(*parts->all));
-	if (!parts->all)
-		return -ENOMEM;
-	for (i = 0; i < image->records_count; i++) {
-		const struct tree_record *record = &image->records[i];
+	if (!rc) {
+		parts->all = calloc(merged.count + 1u, sizeof(*parts->all));
+		rc = parts->all ? 0 : -ENOMEM;
+	}
+	for (uint32_t i = 0; i < merged.count && !rc; i++) {
+		const struct tree_record *record = &merged.records[i];
+		struct tree_part *part = &parts->all[parts->count++];
 
-		part = &parts->all[parts->count++];
 		part->key = record->key;
 		part->key_size = record->key_size;
+		parts->bytes += part->key_size;
 		if (record->value_size != sizeof(part->child) || !record->value)
-			return -REEF_ECORRUPT;
-		memcpy(&part->child, record->value, sizeof(part->child));
+			rc = -REEF_ECORRUPT;
+		else
+			memcpy(&part->child, record->value,
+			       sizeof(part->child));
+		if (!rc && !is_child(&part->child))
+			rc = -REEF_ECORRUPT;
 	}
-	for (i = 0; i < TREE_SLOTS; i++) {
-		struct entry entry;
-
-		if (!entries->at[i])
-			continue;
-		entry = entry_view(entries->rooms[i].bytes);
-		if (entry.value_size != sizeof(part->child))
-			return -REEF_ECORRUPT;
-		part = &parts->all[parts->count++];
-		part->key = entry.key;
-		part->key_size = entry.key_size;
-		memcpy(&part->child, entry.value, sizeof(part->child));
-	}
-	qsort(parts->all, parts->count, sizeof(*parts->all), compare_parts);
-	for (i = 0; i < parts->count; i++) {
-		parts->bytes += parts->all[i].key_size;
-		if (!is_child(&parts->all[i].child))
-			return -REEF_ECORRUPT;
-	}
+	tree_merged_free(&merged);
+	if (rc)
+		return rc;
 	return parts->count ? 0 : -REEF_ECORRUPT;
 }
 
@@ -254,6 +248,7 @@ static int make_node(struct tree *tree, const struct parts *parts,
 		.low_size = image->low_size,
 		.high_size = image->high_size,
 		.prefix_size = image->prefix_size,
+		.is_proved = image->is_proved,
 	};
 	fill_node(tree, node, parts);
 	*out = node;
@@ -280,7 +275,8 @@ int tree_node_remember(struct tree *tree, const struct tree_image *image,
 	tree_entries_free(&entries);
 	if (rc)
 		return rc;
-	add_known(tree, node);
+	if (!node->is_proved)
+		add_known(tree, node);
 	if (out)
 		*out = node;
 	else
@@ -377,8 +373,10 @@ static int read_block(struct tree *tree, uint64_t word,
 }
 
 /* A block whose id is zero is the node's while its head names it: its slots are
- * all frozen by then.  -EAGAIN: it is not. */
-static int confirm_frozen(struct tree *tree, struct tree_image *image)
+ * all frozen by then. Of one that is JOINING the left tells: (8).  -EAGAIN: it
+ * is not.  -ESTALE: the node may be gone. */
+static int confirm_frozen(struct tree *tree, bool is_proved,
+			  struct tree_image *image)
 {
 	uint64_t word = 0;
 	struct reef_access accesses[2] = {
@@ -399,13 +397,16 @@ static int confirm_frozen(struct tree *tree, struct tree_image *image)
 
 	if (rc)
 		return rc;
-	return word == image->word && tree_slots_are_frozen(image->slots)
-		       ? 0
-		       : -EAGAIN;
+	if (word != image->word || !tree_slots_are_frozen(image->slots))
+		return -EAGAIN;
+	image->is_proved = word & TREE_JOINING;
+	if (image->is_proved && !is_proved && !REEF_MUTATED(TREE_JOIN_UNPROVED))
+		return -ESTALE;
+	return 0;
 }
 
 static int read_once(struct tree *tree, const struct tree_child *child,
-		     struct tree_image *image)
+		     bool is_proved, struct tree_image *image)
 {
 	struct tree_head head;
 	uint64_t id;
@@ -413,13 +414,16 @@ static int read_once(struct tree *tree, const struct tree_child *child,
 
 	if (rc)
 		return rc;
+	/* (5) A hint may lead to memory that is something else by now. */
 	if (head.about >> 48 != TREE_HEAD_MAGIC ||
 	    (uint32_t)head.about != tree->home.number || head.tree != tree->id)
-		return -REEF_ECORRUPT;
+		return -ESTALE;
 	if (head.word & TREE_DROPPED)
 		return -REEF_EDROPPED;
 	if (!image->bytes || head.word != child->hint)
 		rc = read_block(tree, head.word, image);
+	if (rc && head.word & TREE_JOINING && index_is_nonsense(rc))
+		rc = -ESTALE;
 	if (rc)
 		return rc;
 	image->word = head.word;
@@ -427,16 +431,19 @@ static int read_once(struct tree *tree, const struct tree_child *child,
 	if (!rc && (image->head != child->head ||
 		    image->level != tree_about_level(head.about)))
 		rc = -EBADMSG;
+	/* The block of a node that has joined another may be reused. */
+	if (rc == -EBADMSG && head.word & TREE_JOINING)
+		rc = -ESTALE;
 	if (rc)
 		return rc;
 	memcpy(&id, image->bytes, 8);
 	if (id == image->id)
 		return 0;
-	return confirm_frozen(tree, image);
+	return confirm_frozen(tree, is_proved, image);
 }
 
 int tree_image_read(struct tree *tree, const struct tree_child *from,
-		    struct tree_image *image)
+		    bool is_proved, struct tree_image *image)
 {
 	struct tree_child child = *from;
 	uint32_t attempt, unsound = 0;
@@ -444,7 +451,7 @@ int tree_image_read(struct tree *tree, const struct tree_child *from,
 
 	for (attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
 		*image = (struct tree_image){0};
-		rc = read_once(tree, &child, image);
+		rc = read_once(tree, &child, is_proved, image);
 		if (!rc)
 			return 0;
 		tree_image_free(image);
@@ -473,7 +480,7 @@ int tree_node_get(struct tree *tree, const struct tree_child *child,
 		*out = node;
 		return 0;
 	}
-	rc = tree_image_read(tree, child, &image);
+	rc = tree_image_read(tree, child, false, &image);
 	if (rc)
 		return rc;
 	rc = tree_node_remember(tree, &image, out);

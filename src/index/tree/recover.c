@@ -77,12 +77,14 @@ static int is_reachable(struct tree *tree, uint64_t address)
 	struct tree_child child = {.head = address};
 	struct tree_image image;
 	struct tree_node *node;
-	int rc = tree_image_read(tree, &child, &image);
+	int rc = tree_image_read(tree, &child, true, &image);
 
 	if (rc == -REEF_EDROPPED)
 		return 1;
 	if (rc)
-		return rc == -REEF_ECORRUPT || is_gone(rc) ? 0 : rc;
+		return rc == -REEF_ECORRUPT || rc == -ESTALE || is_gone(rc)
+			       ? 0
+			       : rc;
 	rc = tree_search(tree, image.low, image.low_size, image.level, false,
 			 NULL, &node);
 	if (!rc) {

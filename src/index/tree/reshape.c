@@ -29,15 +29,25 @@ struct piece {
 	uint64_t head_name;	 /* short */
 };
 
-struct reshape {
-	struct tree *tree;
+/* A block that is folded. */
+struct source {
 	struct tree_image image;
 	struct tree_entries entries;
 	uint64_t slots[TREE_SLOTS]; /* that were folded */
-	struct tree_record *records;
-	struct tree_child *children; /* values of an inner node's */
-	uint32_t count;
 	struct tree_merged merged;
+};
+
+struct reshape {
+	struct tree *tree;
+	/* The node's, and, if there are two, that of the node on its right,
+	 * which joins it. */
+	struct source sources[2];
+	uint32_t sources_count;
+	const struct tree_image *image; /* the first's */
+	const struct tree_image *last;	/* the last's */
+	struct tree_record *records;	/* of all; malloc's */
+	struct tree_child *children;	/* values of an inner node's */
+	uint32_t count;
 	struct piece pieces[PIECES_MAX];
 	uint32_t pieces_count;
 };
@@ -47,7 +57,7 @@ struct reshape {
 /* Inner nodes get better hints, where they are known. */
 static void refresh_children(struct reshape *reshape)
 {
-	for (uint32_t i = 0; reshape->image.level && i < reshape->count; i++) {
+	for (uint32_t i = 0; reshape->image->level && i < reshape->count; i++) {
 		struct tree_record *record = &reshape->records[i];
 		struct tree_child *child = &reshape->children[i];
 
@@ -63,7 +73,8 @@ static void refresh_children(struct reshape *reshape)
 /* True if all keys are between the fences; they are in order. */
 static bool is_inside(const struct reshape *reshape)
 {
-	const struct tree_image *image = &reshape->image;
+	const struct tree_image *image = reshape->image;
+	const struct tree_image *end = reshape->last;
 	const struct tree_record *first = reshape->records, *last;
 
 	if (!reshape->count)
@@ -71,25 +82,38 @@ static bool is_inside(const struct reshape *reshape)
 	last = &reshape->records[reshape->count - 1];
 	return tree_compare(first->key, first->key_size, image->low,
 			    image->low_size) >= 0 &&
-	       (!image->high ||
-		tree_compare(last->key, last->key_size, image->high,
-			     image->high_size) < 0);
+	       (!end->high || tree_compare(last->key, last->key_size, end->high,
+					   end->high_size) < 0);
 }
 
 static int fold(struct reshape *reshape)
 {
-	const struct tree_image *image = &reshape->image;
-	int rc = tree_merge(image, reshape->slots, &reshape->entries,
-			    reshape->tree->inline_max, &reshape->merged);
+	uint32_t i, count = 0;
+	int rc = 0;
 
+	for (i = 0; i < reshape->sources_count && !rc; i++) {
+		struct source *source = &reshape->sources[i];
+
+		rc = tree_merge(&source->image, source->slots, &source->entries,
+				reshape->tree->inline_max, &source->merged);
+		count += source->merged.count;
+	}
 	if (rc)
 		return rc;
-	reshape->records = reshape->merged.records;
-	reshape->count = reshape->merged.count;
-	reshape->children =
-		calloc(reshape->count + 1u, sizeof(*reshape->children));
-	if (!reshape->children)
+	reshape->records = calloc(count + 1u, sizeof(*reshape->records));
+	reshape->children = calloc(count + 1u, sizeof(*reshape->children));
+	if (!reshape->records || !reshape->children)
 		return -ENOMEM;
+	reshape->count = 0;
+	for (i = 0; i < reshape->sources_count; i++) {
+		const struct tree_merged *merged = &reshape->sources[i].merged;
+
+		if (merged->count)
+			memcpy(reshape->records + reshape->count,
+			       merged->records,
+			       merged->count * sizeof(*merged->records));
+		reshape->count += merged->count;
+	}
 	refresh_children(reshape);
 	return is_inside(reshape) ? 0 : -REEF_ECORRUPT;
 }
@@ -118,7 +142,8 @@ static void cut(struct reshape *reshape)
 	reshape->pieces[0] = (struct piece){0};
 	for (i = 0; i < reshape->count; i++) {
 		goal = (uint64_t)total * (part + 1) / parts;
-		if (parts == 2 && reshape->merged.is_ascending)
+		if (parts == 2 && reshape->sources_count == 1 &&
+		    reshape->sources[0].merged.is_ascending)
 			goal = (uint64_t)total * 9 / 10;
 		/* Each piece has a record, and so have those that follow. */
 		if (part + 1 < parts && reshape->pieces[part].count &&
@@ -139,9 +164,9 @@ static void begin_of(const struct reshape *reshape, uint32_t which,
 	const struct piece *piece = &reshape->pieces[which];
 	const struct tree_record *first = &reshape->records[piece->first];
 
-	*key = which ? first->key : reshape->image.low;
-	*size = which ? first->key_size : reshape->image.low_size;
-	if (which && !reshape->image.level)
+	*key = which ? first->key : reshape->image->low;
+	*size = which ? first->key_size : reshape->image->low_size;
+	if (which && !reshape->image->level)
 		*size = tree_common(first[-1].key, first[-1].key_size,
 				    first->key, first->key_size) +
 			1;
@@ -169,7 +194,7 @@ static int take_heads(struct reshape *reshape)
 	struct tree *tree = reshape->tree;
 	int rc = 0;
 
-	reshape->pieces[0].head = reshape->image.head;
+	reshape->pieces[0].head = reshape->image->head;
 	for (uint32_t i = 1; i < reshape->pieces_count && !rc; i++) {
 		struct piece *piece = &reshape->pieces[i];
 
@@ -188,12 +213,15 @@ static int make_piece(struct reshape *reshape, uint32_t which)
 {
 	struct tree *tree = reshape->tree;
 	struct piece *piece = &reshape->pieces[which];
-	const struct tree_image *image = &reshape->image;
+	const struct tree_image *image = reshape->image;
+	const struct tree_image *end = reshape->last;
 	bool is_last = which + 1 == reshape->pieces_count;
+	uint64_t right =
+		REEF_MUTATED(TREE_JOIN_RIGHT) ? image->right : end->right;
 	struct tree_shape shape = {
 		.id = tree_next_id(tree, image->at + which),
 		.head = piece->head,
-		.right = is_last ? image->right : piece[1].head_name,
+		.right = is_last ? right : piece[1].head_name,
 		.number = tree->home.number,
 		.level = image->level,
 	};
@@ -202,8 +230,8 @@ static int make_piece(struct reshape *reshape, uint32_t which)
 
 	begin_of(reshape, which, &shape.low, &shape.low_size);
 	if (is_last) {
-		shape.high = image->high;
-		shape.high_size = image->high_size;
+		shape.high = end->high;
+		shape.high_size = end->high_size;
 	} else {
 		begin_of(reshape, which + 1, &shape.high, &shape.high_size);
 	}
@@ -223,18 +251,32 @@ static int make_piece(struct reshape *reshape, uint32_t which)
 	return rc;
 }
 
-/* Fold the slots as the image has them, and make what the node becomes. */
+static void forget_folded(struct reshape *reshape)
+{
+	for (uint32_t i = 0; i < reshape->sources_count; i++)
+		tree_merged_free(&reshape->sources[i].merged);
+	free(reshape->records);
+	free(reshape->children);
+	reshape->records = NULL;
+	reshape->children = NULL;
+}
+
+/* Fold the slots as the images have them, and make what the node becomes. */
 static int prepare(struct reshape *reshape)
 {
-	int rc;
+	int rc = 0;
 
 	release(reshape, true);
-	tree_merged_free(&reshape->merged);
-	free(reshape->children);
-	reshape->children = NULL;
-	memcpy(reshape->slots, reshape->image.slots, sizeof(reshape->slots));
-	rc = tree_entries_read(reshape->tree, reshape->slots,
-			       reshape->tree->inline_max, &reshape->entries);
+	forget_folded(reshape);
+	for (uint32_t i = 0; i < reshape->sources_count && !rc; i++) {
+		struct source *source = &reshape->sources[i];
+
+		memcpy(source->slots, source->image.slots,
+		       sizeof(source->slots));
+		rc = tree_entries_read(reshape->tree, source->slots,
+				       reshape->tree->inline_max,
+				       &source->entries);
+	}
 	if (!rc)
 		rc = fold(reshape);
 	if (rc)
@@ -326,7 +368,7 @@ static int write_pieces(struct reshape *reshape, struct index_batch *batch,
 			continue;
 		heads[i] = (struct tree_head){
 			.word = piece->word,
-			.about = tree_about_make(reshape->image.level,
+			.about = tree_about_make(reshape->image->level,
 						 reshape->tree->home.number),
 			.tree = reshape->tree->id,
 		};
@@ -349,8 +391,10 @@ static int write_all(struct reshape *reshape, bool late)
 	if (!batch)
 		return -ENOMEM;
 	batch->reef = reshape->tree->reef;
-	if (late || !REEF_MUTATED(TREE_LATE_ALIVE))
-		rc = tree_zero(&reshape->image, batch);
+	for (uint32_t i = 0; i < reshape->sources_count && !rc; i++)
+		if ((late || !REEF_MUTATED(TREE_LATE_ALIVE)) &&
+		    !(i && REEF_MUTATED(TREE_JOIN_ALONE)))
+			rc = tree_zero(&reshape->sources[i].image, batch);
 	if (!rc && !late)
 		rc = write_pieces(reshape, batch, heads);
 	if (!rc)
@@ -372,13 +416,15 @@ static void note_pieces(struct reshape *reshape,
 			.word = piece->word,
 			.head = piece->head,
 		};
+		struct tree_child child;
 		const uint8_t *low;
 		uint32_t size;
 
 		if (i) {
 			begin_of(reshape, i, &low, &size);
-			tree_separator_add(missing, reshape->image.level + 1,
-					   low, size, piece->head, piece->word);
+			child = (struct tree_child){piece->head, piece->word};
+			tree_separator_add(missing, reshape->image->level + 1,
+					   low, size, &child, 0);
 		}
 		if (!tree_image_parse(&image, reshape->tree->home.number))
 			tree_node_remember(reshape->tree, &image, NULL);
@@ -387,11 +433,27 @@ static void note_pieces(struct reshape *reshape,
 	}
 }
 
+/* Free what is not needed any more: (7). */
+static void free_sources(struct reshape *reshape)
+{
+	struct tree *tree = reshape->tree;
+
+	for (uint32_t i = 0; i < reshape->sources_count; i++) {
+		const struct source *source = &reshape->sources[i];
+
+		entry_free_later(&tree->home, source->image.at);
+		if (i)
+			entry_free_later(&tree->home, source->image.head);
+		for (uint32_t j = 0; j < source->merged.frees_count; j++)
+			entry_free(&tree->home, source->merged.frees[j]);
+	}
+}
+
 /* Let the head name the new block. */
 static int commit(struct reshape *reshape, struct tree_separator **missing)
 {
 	struct tree *tree = reshape->tree;
-	const struct tree_image *image = &reshape->image;
+	const struct tree_image *image = reshape->image;
 	uint64_t before;
 	int rc = write_all(reshape, false);
 
@@ -401,9 +463,7 @@ static int commit(struct reshape *reshape, struct tree_separator **missing)
 	if (rc == 1) {
 		if (REEF_MUTATED(TREE_LATE_ALIVE) && !reef_sleep(LATE_NS))
 			write_all(reshape, true);
-		entry_free_later(&tree->home, image->at);
-		for (uint32_t i = 0; i < reshape->merged.frees_count; i++)
-			entry_free(&tree->home, reshape->merged.frees[i]);
+		free_sources(reshape);
 		note_pieces(reshape, missing);
 		release(reshape, false);
 		return 0;
@@ -414,71 +474,145 @@ static int commit(struct reshape *reshape, struct tree_separator **missing)
 	return rc == -REEF_EINDOUBT ? 0 : rc;
 }
 
+/* Freeze the node that joins, and let its head say so: (8).  -EAGAIN: it has
+ * another block. */
+static int begin_join(struct tree *tree, struct tree_image *image)
+{
+	uint64_t before;
+	int rc = REEF_MUTATED(TREE_JOIN_THAWED) ? 0 : tree_freeze(tree, image);
+
+	if (rc || image->word & TREE_JOINING)
+		return rc;
+	rc = index_cas(tree->reef, image->head, image->word,
+		       image->word | TREE_JOINING, &before);
+	if (rc != 1)
+		return rc && rc != -REEF_EINDOUBT ? rc : -EAGAIN;
+	image->word |= TREE_JOINING;
+	return 0;
+}
+
+/* True if what was folded is not what is frozen now. */
+static bool has_changed(const struct reshape *reshape)
+{
+	for (uint32_t i = 0; i < reshape->sources_count; i++) {
+		const struct source *source = &reshape->sources[i];
+
+		for (uint32_t j = 0; j < TREE_SLOTS; j++)
+			if ((source->slots[j] ^ source->image.slots[j]) &
+			    ~TREE_FROZEN)
+				return !REEF_MUTATED(TREE_STALE_SOURCE);
+	}
+	return false;
+}
+
+/* A mutant: separators come first. */
+static void mend_early(struct reshape *reshape)
+{
+	struct tree_separator *early = NULL;
+	struct tree_child child;
+	const uint8_t *low;
+	uint32_t size;
+
+	for (uint32_t i = 1; i < reshape->pieces_count; i++) {
+		begin_of(reshape, i, &low, &size);
+		child = (struct tree_child){reshape->pieces[i].head,
+					    reshape->pieces[i].word};
+		tree_separator_add(&early, reshape->image->level + 1, low, size,
+				   &child, 0);
+	}
+	tree_mend(reshape->tree, &early);
+}
+
 static int run(struct reshape *reshape, struct tree_separator **missing)
 {
 	int rc = prepare(reshape);
 
+	if (!rc && reshape->sources_count == 2)
+		rc = begin_join(reshape->tree, &reshape->sources[1].image);
 	if (!rc)
-		rc = tree_freeze(reshape->tree, &reshape->image);
-	for (uint32_t i = 0; i < TREE_SLOTS && !rc; i++) {
-		if (!((reshape->slots[i] ^ reshape->image.slots[i]) &
-		      ~TREE_FROZEN))
-			continue;
-		if (REEF_MUTATED(TREE_STALE_SOURCE))
-			break;
+		rc = tree_freeze(reshape->tree, &reshape->sources[0].image);
+	if (!rc && has_changed(reshape))
 		rc = prepare(reshape);
-		break;
-	}
-	if (!rc && REEF_MUTATED(TREE_LOW_FIRST)) {
-		struct tree_separator *early = NULL;
-		const uint8_t *low;
-		uint32_t size;
-
-		for (uint32_t i = 1; i < reshape->pieces_count; i++) {
-			begin_of(reshape, i, &low, &size);
-			tree_separator_add(&early, reshape->image.level + 1,
-					   low, size, reshape->pieces[i].head,
-					   reshape->pieces[i].word);
-		}
-		tree_mend(reshape->tree, &early);
-	}
+	if (!rc && REEF_MUTATED(TREE_LOW_FIRST))
+		mend_early(reshape);
 	return rc ? rc : commit(reshape, missing);
+}
+
+static struct reshape *make_reshape(struct tree *tree)
+{
+	struct reshape *reshape = calloc(1, sizeof(*reshape));
+
+	if (!reshape)
+		return NULL;
+	reshape->tree = tree;
+	reshape->sources_count = 1;
+	reshape->image = reshape->last = &reshape->sources[0].image;
+	return reshape;
+}
+
+static void free_reshape(struct reshape *reshape)
+{
+	release(reshape, true);
+	forget_folded(reshape);
+	for (uint32_t i = 0; i < reshape->sources_count; i++)
+		tree_entries_free(&reshape->sources[i].entries);
+	free(reshape);
+}
+
+/* True if a node needs another block: its slots are used up, or some frozen. */
+static bool is_due(const struct tree_image *image)
+{
+	bool is_full = true;
+
+	for (uint32_t i = 0; i < TREE_SLOTS; i++) {
+		if (image->slots[i] & TREE_FROZEN)
+			return true;
+		is_full = is_full && tree_slot_is_used(image->slots[i]);
+	}
+	return is_full;
 }
 
 int tree_reshape(struct tree *tree, struct tree_node *node,
 		 struct tree_separator **missing)
 {
-	struct tree_child child = {.head = node->head, .hint = node->word};
-	struct reshape *reshape = calloc(1, sizeof(*reshape));
-	bool is_full = true;
+	struct reshape *reshape = make_reshape(tree);
+	struct tree_image *image;
 	int rc;
 
 	if (!reshape)
 		return -ENOMEM;
-	reshape->tree = tree;
-	rc = tree_image_read(tree, &child, &reshape->image);
-	for (uint32_t i = 0; i < TREE_SLOTS && !rc; i++) {
-		uint64_t slot = reshape->image.slots[i];
-
-		if (slot & TREE_FROZEN)
-			break;
-		is_full = is_full && tree_slot_is_used(slot);
-		/* Another has done it meanwhile. */
-		if (i + 1 == TREE_SLOTS && !is_full)
-			rc = 1;
-	}
-	if (rc == 1)
-		rc = tree_node_remember(tree, &reshape->image, NULL);
+	image = &reshape->sources[0].image;
+	rc = tree_node_read(tree, node, image);
+	if (rc == -ESTALE)
+		tree_node_forget(tree, node);
+	if (!rc && image->word & TREE_JOINING)
+		rc = tree_join_finish(tree, image, missing);
+	else if (!rc && !is_due(image)) /* another has done it meanwhile */
+		rc = tree_node_remember(tree, image, NULL);
 	else if (!rc)
 		rc = run(reshape, missing);
-	release(reshape, true);
-	tree_entries_free(&reshape->entries);
-	tree_image_free(&reshape->image);
-	tree_merged_free(&reshape->merged);
-	free(reshape->children);
-	free(reshape);
+	tree_image_free(image);
+	free_reshape(reshape);
 	/* Whoever asked looks again. */
-	return rc == -EAGAIN ? 0 : rc;
+	return rc == -EAGAIN || rc == -ESTALE ? 0 : rc;
+}
+
+int tree_reshape_both(struct tree *tree, const struct tree_image *left,
+		      const struct tree_image *right,
+		      struct tree_separator **missing)
+{
+	struct reshape *reshape = make_reshape(tree);
+	int rc;
+
+	if (!reshape)
+		return -ENOMEM;
+	reshape->sources_count = 2;
+	reshape->sources[0].image = *left;
+	reshape->sources[1].image = *right;
+	reshape->last = &reshape->sources[1].image;
+	rc = run(reshape, missing);
+	free_reshape(reshape);
+	return rc;
 }
 
 /* --- a new root --- */

@@ -66,13 +66,20 @@ static int move_to(struct scan *scan, const void *key, uint32_t size,
 
 /* --- reading leaves --- */
 
-/* True if the next key is behind a leaf, which was split since it was last
- * seen. */
+/* True if the next key is not in a leaf, which was split since it was last
+ * seen, or whose head is another's by now. */
 static bool is_passed(const struct scan *scan, const struct tree_image *image,
 		      bool before)
 {
 	int order;
 
+	if (image->level)
+		return true;
+	order = scan->key ? tree_compare(image->low, image->low_size, scan->key,
+					 scan->key_size)
+			  : -1;
+	if (before ? order >= 0 && image->low_size : order > 0)
+		return true;
 	if (!image->high)
 		return false;
 	if (!scan->key)
@@ -88,7 +95,6 @@ static int read_one(struct scan *scan)
 	bool before = scan->range->flags & TREE_RANGE_BACKWARD &&
 		      (!scan->key || scan->is_after);
 	struct tree_image *image = &scan->leaves[0].image;
-	struct tree_child child = {0};
 	struct tree_node *node;
 	int rc;
 
@@ -97,18 +103,19 @@ static int read_one(struct scan *scan)
 				 before, NULL, &node);
 		if (rc)
 			return rc;
-		child.head = node->head;
-		child.hint = node->word;
+		rc = tree_node_read(scan->tree, node, image);
+		if (rc == -ESTALE)
+			tree_node_forget(scan->tree, node);
 		tree_node_unref(node);
-		rc = tree_image_read(scan->tree, &child, image);
-		if (rc)
+		if (rc && rc != -ESTALE)
 			return rc;
-		scan->count = 1;
-		if (!is_passed(scan, image, before))
+		scan->count = !rc;
+		if (!rc && !is_passed(scan, image, before))
 			return 0;
-		rc = tree_node_remember(scan->tree, image, NULL);
-		free_leaves(scan);
 		if (!rc)
+			rc = tree_node_remember(scan->tree, image, NULL);
+		free_leaves(scan);
+		if (!rc || rc == -ESTALE)
 			rc = index_pause(attempt);
 		if (rc)
 			return rc;

@@ -1,7 +1,10 @@
 /* search.c - from the root to a node.
  *
- * Down by what is remembered of inner nodes, which may be coarse, and right at
- * high fences until the key fits: (5) and (6) of layout.h. */
+ * Down by what is remembered of inner nodes, which are hints, and right at high
+ * fences until the key fits: (5) and (6) of layout.h. A hint that leads nowhere
+ * is passed over for the one before it, and the first of a node for what is on
+ * the left of that node. What is on the right of a node is true, if the node is
+ * what it was: so where that leads nowhere the node is read anew first. */
 #include "index/tree/internal.h"
 
 #include "base/mutant.h"
@@ -10,22 +13,25 @@
 #include <string.h>
 
 #define STEPS_MAX 1000000u
+#define ATTEMPTS_MAX 1000u
 
 void tree_separator_add(struct tree_separator **list, uint32_t level,
-			const void *key, uint32_t key_size, uint64_t head,
-			uint64_t hint)
+			const void *key, uint32_t key_size,
+			const struct tree_child *child, uint64_t bad)
 {
 	struct tree_separator *separator;
 
 	for (separator = *list; separator; separator = separator->next)
-		if (separator->child.head == head)
+		if (separator->child.head == child->head &&
+		    separator->bad == bad)
 			return;
 	separator = malloc(sizeof(*separator) + key_size);
 	if (!separator)
 		return;
 	*separator = (struct tree_separator){
 		.next = *list,
-		.child = {.head = head, .hint = hint},
+		.child = *child,
+		.bad = bad,
 		.level = level,
 		.key_size = key_size,
 	};
@@ -52,36 +58,209 @@ static bool is_behind(const struct tree_node *node, const void *key,
 	return before ? order > 0 : order >= 0;
 }
 
-/* Go right until the key fits; *node is replaced. */
+/* True if an error says that a hint leads to no node, or to one that cannot be
+ * read. */
+static bool is_nowhere(int rc)
+{
+	return rc == -ESTALE || rc == -REEF_ELOST || index_is_nonsense(rc);
+}
+
+/* True if the key, or what is right below it, is not before the node. */
+static bool begins_before(const struct tree_node *node, const void *key,
+			  uint32_t key_size, bool before)
+{
+	int order;
+
+	if (!key || REEF_MUTATED(TREE_JOIN_LOW))
+		return true;
+	order = tree_compare(node->low, node->low_size, key, key_size);
+	return before ? order < 0 || !node->low_size : order <= 0;
+}
+
+/* Get the node on the right of one. -ESTALE, or another error that says so: it
+ * is not there. */
+static int get_right(struct tree *tree, const struct tree_node *node,
+		     struct tree_node **out)
+{
+	struct tree_child child = {.head = node->right};
+	struct tree_node *right;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < 2; i++) {
+		rc = tree_node_get(tree, &child, &right);
+		if (rc)
+			return rc;
+		if (right->level == node->level &&
+		    !tree_compare(right->low, right->low_size, node->high,
+				  node->high_size)) {
+			*out = right;
+			return 0;
+		}
+		/* What is remembered there may be of another life. */
+		tree_node_forget(tree, right);
+		tree_node_unref(right);
+	}
+	return -ESTALE;
+}
+
+/* READ a node anew; *node is replaced. 1: it is as it was.  -EAGAIN: it is
+ * gone.
+ */
+static int refresh(struct tree *tree, struct tree_node **node)
+{
+	struct tree_image image;
+	struct tree_node *now;
+	int rc = tree_node_read(tree, *node, &image);
+
+	if (rc == -ESTALE) {
+		tree_node_forget(tree, *node);
+		return -EAGAIN;
+	}
+	if (rc)
+		return rc;
+	rc = tree_node_remember(tree, &image, &now);
+	tree_image_free(&image);
+	if (rc)
+		return rc;
+	rc = now->id == (*node)->id;
+	tree_node_unref(*node);
+	*node = now;
+	return rc;
+}
+
+/* Get the node on the right of one that was just read and names it: so it is
+ * one even if it is JOINING. */
+static int prove_right(struct tree *tree, const struct tree_node *node,
+		       struct tree_node **out)
+{
+	const struct tree_child child = {.head = node->right};
+	struct tree_image image;
+	int rc = tree_image_read(tree, &child, true, &image);
+
+	if (rc)
+		return rc;
+	if (image.level != node->level ||
+	    tree_compare(image.low, image.low_size, node->high,
+			 node->high_size))
+		rc = -ESTALE;
+	if (!rc)
+		rc = tree_node_remember(tree, &image, out);
+	tree_image_free(&image);
+	return rc;
+}
+
+/* Go right until the key fits; *node is replaced.  -EAGAIN: search again. */
 static int go_right(struct tree *tree, const void *key, uint32_t key_size,
 		    bool before, struct tree_separator **missing,
 		    struct tree_node **node, bool *moved)
 {
 	struct tree_node *right;
-	struct tree_child child = {0};
-	uint32_t steps = 0;
-	int rc;
+	struct tree_child child;
+	int rc, why;
 
-	while (is_behind(*node, key, key_size, before)) {
-		child.head = (*node)->right;
-		rc = steps++ < STEPS_MAX ? tree_node_get(tree, &child, &right)
-					 : -REEF_ECORRUPT;
-		if (!rc && (right->level != (*node)->level ||
-			    tree_compare(right->low, right->low_size,
-					 (*node)->high, (*node)->high_size))) {
-			tree_node_unref(right);
-			rc = -REEF_ECORRUPT;
+	for (uint32_t steps = 0; is_behind(*node, key, key_size, before);
+	     steps++) {
+		if (steps == STEPS_MAX)
+			return -REEF_ECORRUPT;
+		why = get_right(tree, *node, &right);
+		if (is_nowhere(why)) {
+			rc = refresh(tree, node);
+			if (!rc)
+				continue;
+			if (rc == 1)
+				rc = why = prove_right(tree, *node, &right);
+			if (rc)
+				return rc == -ESTALE ? -REEF_ECORRUPT : rc;
 		}
-		if (rc)
-			return rc;
+		if (why)
+			return why;
+		child = (struct tree_child){right->head, right->word};
 		if (missing)
 			tree_separator_add(missing, right->level + 1,
-					   right->low, right->low_size,
-					   right->head, right->word);
+					   right->low, right->low_size, &child,
+					   0);
 		tree_node_unref(*node);
 		*node = right;
 		*moved = true;
 	}
+	return 0;
+}
+
+/* Get a child that a hint names. 1: it will do.  0: the hint is none; *why: how
+ * that was found. */
+static int get_child(struct tree *tree, const struct tree_child *child,
+		     uint32_t level, const void *key, uint32_t key_size,
+		     bool before, struct tree_node **out, int *why)
+{
+	struct tree_node *node;
+	int rc;
+
+	*why = -REEF_ECORRUPT;
+	for (uint32_t i = 0; i < 2; i++) {
+		rc = tree_node_get(tree, child, &node);
+		if (is_nowhere(rc)) {
+			*why = rc == -ESTALE ? -REEF_ECORRUPT : rc;
+			return 0;
+		}
+		if (rc)
+			return rc;
+		if (node->level == level &&
+		    begins_before(node, key, key_size, before)) {
+			*out = node;
+			return 1;
+		}
+		/* What is remembered there may be of another life. */
+		tree_node_forget(tree, node);
+		tree_node_unref(node);
+	}
+	return 0;
+}
+
+/* What is before a hint is dropped: the node that it names is one, if it can be
+ * reached all the same, even if it is JOINING. */
+static int get_linked(struct tree *tree, const struct tree_child *hint,
+		      uint32_t level, struct tree_node **out)
+{
+	struct tree_image image;
+	int rc = tree_is_linked(tree, level, hint->head);
+
+	if (rc != 1)
+		return rc ? rc : -REEF_EDROPPED;
+	rc = tree_image_read(tree, hint, true, &image);
+	if (rc)
+		return rc == -ESTALE ? -REEF_EDROPPED : rc;
+	rc = tree_node_remember(tree, &image, out);
+	tree_image_free(&image);
+	return rc;
+}
+
+/* Go down from an inner node; *child is where one can go right to the key. */
+static int go_down(struct tree *tree, const struct tree_node *node,
+		   const void *key, uint32_t key_size, bool before,
+		   struct tree_separator **missing, struct tree_node **child)
+{
+	int first = tree_node_part(node, key, key_size, before), part, rc = 0;
+	int why = -REEF_ECORRUPT;
+	struct tree_child now;
+
+	for (part = first; part >= 0 && !rc; part -= !rc)
+		rc = get_child(tree, &node->parts[part].child, node->level - 1,
+			       key, key_size, before, child, &why);
+	if (rc == -REEF_EDROPPED && part < first)
+		return get_linked(tree, &node->parts[part + 1].child,
+				  node->level - 1, child);
+	if (!rc && !node->low_size)
+		return why;
+	if (!rc)
+		rc = tree_search(tree, node->low, node->low_size,
+				 node->level - 1, true, NULL, child);
+	if (rc < 0)
+		return rc;
+	now = (struct tree_child){(*child)->head, (*child)->word};
+	for (; missing && first > part && why == -REEF_ECORRUPT; first--)
+		tree_separator_add(missing, node->level, node->parts[first].key,
+				   node->parts[first].key_size, &now,
+				   node->parts[first].child.head);
 	return 0;
 }
 
@@ -95,16 +274,17 @@ static int find_top(struct tree *tree, struct tree_node **node)
 				       &child.head);
 	if (rc)
 		return index_is_nonsense(rc) ? -REEF_ECORRUPT : rc;
-	return tree_node_get(tree, &child, node);
+	rc = tree_node_get(tree, &child, node);
+	return rc == -ESTALE ? -REEF_ECORRUPT : rc;
 }
 
-int tree_search(struct tree *tree, const void *key, uint32_t key_size,
-		uint32_t level, bool before, struct tree_separator **missing,
-		struct tree_node **out)
+static int search_once(struct tree *tree, const void *key, uint32_t key_size,
+		       uint32_t level, bool before,
+		       struct tree_separator **missing, struct tree_node **out)
 {
 	struct tree_node *node = NULL, *parent = NULL, *child;
 	bool moved;
-	int rc = find_top(tree, &node), part;
+	int rc = find_top(tree, &node);
 
 	while (!rc) {
 		moved = false;
@@ -118,20 +298,11 @@ int tree_search(struct tree *tree, const void *key, uint32_t key_size,
 		parent = NULL;
 		if (rc || node->level == level)
 			break;
-		rc = node->level < level ? -ENOENT : 0;
-		part = tree_node_part(node, key, key_size, before);
-		if (!rc && part < 0)
-			rc = -REEF_ECORRUPT;
-		if (!rc)
-			rc = tree_node_get(tree, &node->parts[part].child,
-					   &child);
+		rc = node->level < level ? -ENOENT
+					 : go_down(tree, node, key, key_size,
+						   before, missing, &child);
 		if (rc)
 			break;
-		if (child->level + 1 != node->level) {
-			tree_node_unref(child);
-			rc = -REEF_ECORRUPT;
-			break;
-		}
 		parent = node;
 		node = child;
 	}
@@ -140,4 +311,20 @@ int tree_search(struct tree *tree, const void *key, uint32_t key_size,
 	else
 		*out = node;
 	return rc;
+}
+
+int tree_search(struct tree *tree, const void *key, uint32_t key_size,
+		uint32_t level, bool before, struct tree_separator **missing,
+		struct tree_node **out)
+{
+	int rc = -EAGAIN;
+
+	/* Each further attempt follows a node that is gone. */
+	for (uint32_t i = 0; rc == -EAGAIN && i < ATTEMPTS_MAX; i++) {
+		rc = i ? index_pause(i) : 0;
+		if (!rc)
+			rc = search_once(tree, key, key_size, level, before,
+					 missing, out);
+	}
+	return rc == -EAGAIN ? -EBUSY : rc;
 }

@@ -563,6 +563,120 @@ static int costs(struct member *member)
 	return 0;
 }
 
+/* --- memory comes back --- */
+
+/* Bytes of the space that are in use, when what waits has come back. */
+static int live_bytes(struct reef_space *space, uint64_t *out)
+{
+	struct reef_block_stats stats;
+	uint32_t tries = 0;
+
+	do {
+		TRY(reef_sleep(200 * MILLISECOND));
+		TRY(reef_block_stats(space, &stats));
+	} while (stats.bytes_waiting && tries++ < 100);
+	*out = stats.bytes_live;
+	return 0;
+}
+
+/* A queue: what comes is put behind all, what goes is the first. */
+static int queue(struct member *member)
+{
+	const uint64_t live = 2000;
+	uint64_t i, value, before = 0, full = 0, most = 0, now = 0;
+	struct reef_space *space;
+	struct tree_count count;
+	struct tree *tree;
+
+	TRY(plain_tree_begin(member, NULL, &space, &tree));
+	TRY(live_bytes(space, &before));
+	for (i = 0; i < 100 * live; i++) {
+		TRY(plain_tree_put(tree, i, i));
+		if (i >= live)
+			TRY(plain_tree_delete(tree, i - live));
+		if (i + 1 == live)
+			TRY(live_bytes(space, &full));
+		if (i >= live && i % (10 * live) == 0) {
+			TRY(live_bytes(space, &now));
+			most = now > most ? now : most;
+		}
+	}
+	TRY(live_bytes(space, &now));
+	most = now > most ? now : most;
+	TRY(tree_count(tree, &count));
+	print_message("queue: %llu bytes at first, %llu at most; "
+		      "%llu nodes for %llu keys\n",
+		      (unsigned long long)(full - before),
+		      (unsigned long long)(most - before),
+		      (unsigned long long)count.nodes,
+		      (unsigned long long)count.keys);
+	WANT(count.keys == live);
+	WANT(most - before <= 2 * (full - before));
+	TRY(plain_tree_get(tree, 100 * live - 1, &value));
+	tree_close(tree);
+	return 0;
+}
+
+static void tree_queue_keeps_to_twice_its_memory(void **state)
+{
+	struct pool pool = {.calm = true, .ttl_ns = 10 * SECOND};
+
+	(void)state;
+	pool_start(&pool, 1);
+	pool_add(&pool, queue);
+	pool_finish(&pool);
+}
+
+/* Of a hundred keys one stays, by chance. */
+static int emptied(struct member *member)
+{
+	const uint64_t keys = 20000;
+	struct tree_count full, left;
+	struct reef_space *space;
+	struct tree *tree;
+	uint64_t i, value, before = 0, bytes = 0, after = 0;
+
+	TRY(plain_tree_begin(member, NULL, &space, &tree));
+	TRY(live_bytes(space, &before));
+	for (i = 0; i < keys; i++)
+		TRY(plain_tree_put(tree, i * 7919 % keys, i));
+	TRY(tree_count(tree, &full));
+	TRY(live_bytes(space, &bytes));
+	for (i = 0; i < keys; i++)
+		if (i * 104729 % keys % 100)
+			TRY(plain_tree_delete(tree, i * 104729 % keys));
+	TRY(tree_count(tree, &left));
+	TRY(live_bytes(space, &after));
+	print_message(
+		"emptied: %llu nodes for %llu keys, %llu for %llu; "
+		"%llu bytes, %llu\n",
+		(unsigned long long)full.nodes, (unsigned long long)full.keys,
+		(unsigned long long)left.nodes, (unsigned long long)left.keys,
+		(unsigned long long)(bytes - before),
+		(unsigned long long)(after - before));
+	WANT(left.keys == keys / 100);
+	WANT(left.nodes * 5 < full.nodes);
+	WANT((after - before) * 10 < bytes - before);
+	for (i = 0; i < keys; i++)
+		WANT_RC(plain_tree_get(tree, i, &value), i % 100 ? -ENOENT : 0);
+	for (i = 0; i < keys; i++)
+		TRY(plain_tree_put(tree, i, i));
+	TRY(tree_count(tree, &full));
+	WANT(full.keys == keys);
+	tree_close(tree);
+	return 0;
+}
+
+static void tree_emptied_gives_its_nodes_back(void **state)
+{
+	struct pool pool = {.calm = true, .ttl_ns = 10 * SECOND};
+
+	(void)state;
+	pool_start(&pool, 1);
+	pool_add(&pool, emptied);
+	pool_finish(&pool);
+}
+
 static void tree_calls_keep_to_their_budgets(void **state)
 {
 	struct pool pool = {.calm = true, .ttl_ns = 100 * SECOND};
@@ -583,6 +697,8 @@ int main(void)
 		cmocka_unit_test(tree_bad_input_is_refused),
 		cmocka_unit_test(tree_ranges_are_told_in_order),
 		cmocka_unit_test(tree_that_is_dropped_gives_all_memory_back),
+		cmocka_unit_test(tree_queue_keeps_to_twice_its_memory),
+		cmocka_unit_test(tree_emptied_gives_its_nodes_back),
 		cmocka_unit_test(tree_calls_keep_to_their_budgets),
 	};
 

@@ -15,6 +15,7 @@
 #include "cmd/json.h"
 #include "cmd/metrics.h"
 #include "cmd/operate.h"
+#include "cmd/orders.h"
 #include "cmd/view.h"
 #include "cmd/watch.h"
 
@@ -44,6 +45,7 @@
 #define HEAD_MAX ((size_t)16384) /* and all else of a connection */
 #define SEND_MAX 131072		 /* what the kernel keeps for a slow reader */
 #define KEPT_NS SECOND		 /* how old an answer may be */
+#define WORDS_MAX 60u		 /* flags that tell of the pool */
 #define WAIT_NS SECOND		 /* how long a new one is waited for */
 #define STALE_NS (30 * SECOND)	 /* while there is none */
 
@@ -95,6 +97,7 @@ struct http {
 	struct reef_operator *op; /* the main thread's */
 	int signal_fd, wake_fd;	  /* what the main thread waits for */
 	struct watch *watch;
+	struct orders *orders;
 	struct http_stats stats;
 	/* Of all threads, with the lock; `answered` tells of a new answer. */
 	pthread_mutex_t lock;
@@ -352,6 +355,8 @@ static enum MHD_Result say(struct MHD_Connection *connection,
 		MHD_add_response_header(response, "Allow", "GET, HEAD");
 	if (status == MHD_HTTP_SERVICE_UNAVAILABLE)
 		MHD_add_response_header(response, "Retry-After", "1");
+	if (status == MHD_HTTP_UNAUTHORIZED)
+		MHD_add_response_header(response, "WWW-Authenticate", "Bearer");
 	sent = MHD_queue_response(connection, status, response);
 	MHD_destroy_response(response);
 	return sent;
@@ -460,23 +465,98 @@ static bool is_own_host(const struct http *http, const char *given)
 	       strcasecmp(host, http->host) == 0;
 }
 
+/* Answer with what became of an order. */
+static enum MHD_Result reply_order(struct MHD_Connection *connection,
+				   const struct order *order)
+{
+	struct MHD_Response *response;
+	enum MHD_Result sent;
+	const char *text;
+	size_t size;
+	int status = order_status(order, &text, &size);
+
+	response = make_response(
+		status == MHD_HTTP_OK ? JSON_TYPE : "text/plain; charset=utf-8",
+		text, size, false);
+	if (!response)
+		return MHD_NO;
+	if (status == MHD_HTTP_UNAUTHORIZED)
+		MHD_add_response_header(response, "WWW-Authenticate", "Bearer");
+	sent = MHD_queue_response(connection, (unsigned int)status, response);
+	MHD_destroy_response(response);
+	return sent;
+}
+
+/* Go on with an order: its request comes in, whose body is not looked at; then
+ * it waits, then it is answered. */
+static enum MHD_Result go_on(struct http *http,
+			     struct MHD_Connection *connection,
+			     struct order *order, size_t *upload_size)
+{
+	const bool has_body = *upload_size > 0;
+
+	*upload_size = 0;
+	if (has_body)
+		return MHD_YES;
+	if (order_is_submitted(order))
+		return reply_order(connection, order);
+	if (order_submit(http->orders, order))
+		return MHD_YES;
+	atomic_fetch_add(&http->stats.refused, 1);
+	return say(connection, MHD_HTTP_SERVICE_UNAVAILABLE,
+		   "There are too many orders.\n");
+}
+
+/* Begin an order, if the request is one. False: it is not. */
+static bool begin_order(struct http *http, struct MHD_Connection *connection,
+			const char *method, const char *url, void **state,
+			enum MHD_Result *sent)
+{
+	struct order *order = NULL;
+	const char *why;
+	int status = order_parse(connection, method, url, &order, &why);
+
+	if (status < 0)
+		return false;
+	*state = order;
+	*sent = MHD_YES;
+	if (status) {
+		atomic_fetch_add(&http->stats.refused, 1);
+		*sent = say(connection, (unsigned int)status, why);
+	}
+	return true;
+}
+
+static void end_request(void *context, struct MHD_Connection *connection,
+			void **state, enum MHD_RequestTerminationCode how)
+{
+	order_free(*state);
+	*state = NULL;
+}
+
 static enum MHD_Result handle(void *context, struct MHD_Connection *connection,
 			      const char *url, const char *method,
 			      const char *version, const char *upload,
 			      size_t *upload_size, void **state)
 {
 	struct http *http = context;
+	enum MHD_Result sent;
 
+	if (*state)
+		return go_on(http, connection, *state, upload_size);
 	atomic_fetch_add(&http->stats.requests, 1);
-	if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0)
-		return say(connection, MHD_HTTP_METHOD_NOT_ALLOWED,
-			   "Only GET and HEAD.\n");
 	if (!is_own_host(http, MHD_lookup_connection_value(
 				       connection, MHD_HEADER_KIND, "Host"))) {
 		atomic_fetch_add(&http->stats.refused, 1);
 		return say(connection, MHD_HTTP_FORBIDDEN,
 			   "This Host is not served here.\n");
 	}
+	if (atomic_load(&http->page->has_broker) &&
+	    begin_order(http, connection, method, url, state, &sent))
+		return sent;
+	if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0)
+		return say(connection, MHD_HTTP_METHOD_NOT_ALLOWED,
+			   "Only GET and HEAD.\n");
 	if (strcmp(url, "/health") == 0)
 		return reply_health(http, connection, false);
 	if (strcmp(url, "/ready") == 0)
@@ -555,7 +635,8 @@ static int start_daemon(struct http *http, int fd)
 		MHD_OPTION_THREAD_POOL_SIZE, (unsigned int)THREADS,
 		MHD_OPTION_CONNECTION_LIMIT, (unsigned int)CONNECTIONS_MAX,
 		MHD_OPTION_CONNECTION_TIMEOUT, (unsigned int)PATIENCE_S,
-		MHD_OPTION_CONNECTION_MEMORY_LIMIT, HEAD_MAX, MHD_OPTION_END);
+		MHD_OPTION_CONNECTION_MEMORY_LIMIT, HEAD_MAX,
+		MHD_OPTION_NOTIFY_COMPLETED, end_request, NULL, MHD_OPTION_END);
 	return http->daemon ? 0 : -EIO;
 }
 
@@ -579,7 +660,8 @@ static void tell_ready(int fd, const char *ready_fd)
 }
 
 static int serve_http(const struct reef_settings *settings, const char *address,
-		      const char *page_fd, const char *ready_fd)
+		      const char *page_fd, const char *ready_fd,
+		      const char *const *words)
 {
 	struct http http = {.lock = PTHREAD_MUTEX_INITIALIZER,
 			    .answered = PTHREAD_COND_INITIALIZER};
@@ -601,19 +683,43 @@ static int serve_http(const struct reef_settings *settings, const char *address,
 	if (fd < 0)
 		return operate_failed("http", address, fd);
 	http.watch = watch_create(wake_main, &http);
-	rc = http.watch ? start_daemon(&http, fd) : -ENOMEM;
+	http.orders = orders_start(settings, words);
+	rc = http.watch && http.orders ? start_daemon(&http, fd) : -ENOMEM;
 	if (rc)
 		return operate_failed("http", address, rc);
 	tell_ready(fd, ready_fd);
 	ask_until_signal(&http);
 	watch_end(http.watch);
+	orders_end(http.orders);
 	MHD_stop_daemon(http.daemon);
 	reef_operator_close(http.op);
 	return 0;
 }
 
+/* The flags that we were given to find the pool by, for another command: all
+ * but our own, which have a value each. */
+static void keep_words(int argc, char **argv, const char **out)
+{
+	static const char *const own[] = {"--address", "--page-fd",
+					  "--ready-fd"};
+	uint32_t count = 0;
+	bool is_own;
+
+	for (int i = 1; i < argc && count < WORDS_MAX; i++) {
+		is_own = false;
+		for (uint32_t j = 0; j < 3; j++)
+			is_own |= strcmp(argv[i], own[j]) == 0;
+		if (is_own)
+			i++;
+		else
+			out[count++] = argv[i];
+	}
+	out[count] = NULL;
+}
+
 int cmd_http(int argc, char **argv)
 {
+	const char *words[WORDS_MAX + 1];
 	const char *address = NULL, *page_fd = NULL, *ready_fd = NULL;
 	bool table = false;
 	const struct reef_config_flag flags[] = {
@@ -636,6 +742,7 @@ int cmd_http(int argc, char **argv)
 
 	if (rc >= 0)
 		return rc;
+	keep_words(argc, argv, words);
 	if (table) {
 		metrics_write_table(stdout);
 		rc = 0;
@@ -644,7 +751,7 @@ int cmd_http(int argc, char **argv)
 		rc = cmd_usage_error(argv[0],
 				     "--address and --page-fd, and no more");
 	} else {
-		rc = serve_http(&settings, address, page_fd, ready_fd);
+		rc = serve_http(&settings, address, page_fd, ready_fd, words);
 	}
 	reef_settings_fini(&settings);
 	return rc;

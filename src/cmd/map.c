@@ -1,4 +1,5 @@
 /* map.c - `reef map`: the maps of a space, from the shell. */
+#include "cmd/explain.h"
 #include "cmd/json.h"
 #include "cmd/objects.h"
 
@@ -17,6 +18,7 @@ static const char usage[] =
 	"       reef map scan SPACE MAP [PREFIX]\n"
 	"       reef map count SPACE MAP\n"
 	"       reef map stats SPACE MAP [--json]\n"
+	"       reef map explain SPACE MAP KEY [--json]\n"
 	"       reef map drop SPACE MAP\n\n"
 	"Hash maps in the memory of the pool. `put` makes the map if there is\n"
 	"none, and reads the value from standard input if VALUE is left out.\n"
@@ -262,6 +264,7 @@ static const struct objects_verb verbs[] = {
 	{"scan", "SPACE MAP [PREFIX]", 3, 4, NULL, false, scan_keys},
 	{"count", "SPACE MAP", 3, 3, NULL, false, print_count},
 	{"stats", "SPACE MAP", 3, 3, "json", false, print_stats},
+	{"explain", "SPACE MAP KEY", 4, 4, "json", false, explain_key},
 	{"drop", "SPACE MAP", 3, 3, NULL, false, NULL},
 	{0},
 };

@@ -172,6 +172,7 @@ static int take_space(void *context, const struct reef_row *any)
 
 	all->by_kind[row->kind == REEF_SPACE_SCRATCH]++;
 	all->lost += (double)row->lost;
+	all->is_short += row->degraded;
 	/* Scratch spaces come and go without a name: they are counted. */
 	if (row->kind == REEF_SPACE_SCRATCH)
 		return 0;
@@ -197,8 +198,9 @@ static enum linked linked_by(struct reef_text fabric)
 	return LINKED_OTHER;
 }
 
-/* An extent on a node that is gone has no copy that can be reached, if it is
- * not lost for good. */
+/* An extent on a node that is gone has a copy that cannot be reached, if it is
+ * not lost for good. (Of spaces with copies, take_space counts those that have
+ * only one.) */
 static int take_extent(void *context, const struct reef_row *any)
 {
 	const struct reef_row_extent *row = &any->extent;

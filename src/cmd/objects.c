@@ -237,6 +237,7 @@ int objects_main(const struct objects_kind *kind, int argc, char **argv,
 	wish->count = reef_config_rest_count(settings.config);
 	for (uint32_t i = 0; i < wish->count && i < OBJECTS_WORDS; i++)
 		wish->words[i] = reef_config_rest(settings.config, i);
+	wish->settings = &settings;
 	rc = check_words(kind, flags, wish);
 	if (rc < 0)
 		rc = open_and_run(kind, &settings, wish);

@@ -23,6 +23,7 @@ struct objects_wish {
 	const char *words[OBJECTS_WORDS + 1]; /* VERB SPACE NAME ...; NULL */
 	uint32_t count;
 	bool json;
+	const struct reef_settings *settings; /* that the pool was opened by */
 };
 
 struct objects_verb {

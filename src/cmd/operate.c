@@ -197,6 +197,23 @@ int operate_connect(const char *name, const struct reef_settings *settings,
 			      : credential_failed(name, settings, rc);
 }
 
+int operate_connect_as(const struct reef_settings *settings,
+		       const struct reef_credential *credential,
+		       struct reef_operator **out)
+{
+	char addresses[REEF_TARGET_MAX] = "";
+	const struct reef_operator_options options = {
+		.broker = addresses,
+		.credential = credential,
+		.kinds = settings->fabrics,
+		.tls = settings->tls,
+	};
+	int rc = reef_target_broker(settings->pool ? settings->pool : "local",
+				    settings->run, addresses);
+
+	return rc ? rc : reef_operator_open(&options, out);
+}
+
 int operate_connect_quietly(const struct reef_settings *settings,
 			    struct reef_operator **out)
 {
@@ -472,6 +489,18 @@ static int keep_match(void *context, const struct reef_row *row)
 	return is_name ? 2 : 1;
 }
 
+int operate_look_up(struct reef_operator *op, enum reef_row_kind kind,
+		    const char *name, uint32_t *out)
+{
+	struct search search = {.kind = kind, .name = name, .out = out};
+	int rc;
+
+	search.number =
+		strtoul(name, &search.end, kind == REEF_ROW_SESSION ? 16 : 10);
+	rc = reef_operator_list(op, kind, keep_match, &search);
+	return rc > 0 ? 0 : rc < 0 ? rc : -ENOENT;
+}
+
 int operate_find(struct reef_operator *op, enum reef_row_kind kind,
 		 const char *name, uint32_t *out)
 {
@@ -481,14 +510,10 @@ int operate_find(struct reef_operator *op, enum reef_row_kind kind,
 		[REEF_ROW_SESSION] = "session",
 		[REEF_ROW_USER] = "user",
 	};
-	struct search search = {.kind = kind, .name = name, .out = out};
-	int rc;
+	int rc = operate_look_up(op, kind, name, out);
 
-	search.number =
-		strtoul(name, &search.end, kind == REEF_ROW_SESSION ? 16 : 10);
-	rc = reef_operator_list(op, kind, keep_match, &search);
-	if (rc)
-		return rc > 0 ? 0 : rc;
+	if (rc != -ENOENT)
+		return rc;
 	return operate_say(words[kind], "there is no %s \"%.80s\"", words[kind],
 			   name);
 }

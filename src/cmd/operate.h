@@ -40,6 +40,12 @@ int operate_connect(const char *name, const struct reef_settings *settings,
 int operate_connect_quietly(const struct reef_settings *settings,
 			    struct reef_operator **out);
 
+struct reef_credential;
+/* The same, with a credential that is not the settings'. */
+int operate_connect_as(const struct reef_settings *settings,
+		       const struct reef_credential *credential,
+		       struct reef_operator **out);
+
 struct reef;
 /* Open the pool that the settings of command `name` tell, as a client. program:
  * what lists of sessions show; NULL: "reef". -1: go on; otherwise the exit
@@ -78,6 +84,10 @@ int operate_size(const char *name, const char *text, uint64_t *out);
  * none, and that was printed.  Negative: what went wrong. */
 int operate_find(struct reef_operator *op, enum reef_row_kind kind,
 		 const char *name, uint32_t *out);
+
+/* The same without a word; -ENOENT: there is none. */
+int operate_look_up(struct reef_operator *op, enum reef_row_kind kind,
+		    const char *name, uint32_t *out);
 
 /* A table for rows, to be printed and destroyed: '<' or '>' in front of each
  * title, '|' between them. */

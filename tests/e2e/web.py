@@ -114,6 +114,123 @@ def check_strangers_are_refused(pool):
     assert pool.get("/health?x=1")[0] == 200
 
 
+def credential_of(pool, path):
+    with open(path, encoding="ascii") as stream:
+        return {"Authorization": "Bearer " + stream.read().strip()}
+
+
+def owner_of(pool):
+    return credential_of(pool, os.path.join(pool.run, "owner.credential"))
+
+
+def check_orders_need_a_credential(pool):
+    pool.up()
+    pool.do("space", "create", "s p")
+    era = pool.status()["spaces"][0]["era"]
+    node = pool.status()["nodes"][0]["name"]
+    paths = ["/api/v1/nodes/%s/drain" % node, "/api/v1/spaces/s%20p/revoke",
+             "/api/v1/sessions/00010001/fence"]
+    ada = os.path.join(pool.home, "ada")
+    pool.do("user", "add", "ada", ada)
+    with Watched(REEF) as other:
+        other.up()
+        stranger = owner_of(other)
+        for path in paths:
+            for headers, status, text in (
+                    ({}, 401, "credential"),
+                    ({"Authorization": "Basic YTpi"}, 401, "credential"),
+                    ({"Authorization": "Bearer x"}, 401, "credential"),
+                    ({"Authorization": "Bearer " + "x" * 5000}, 401, ""),
+                    (stranger, 403, "another pool's")):
+                got = pool.get(path, "POST", **headers)
+                assert got[0] == status and text in got[2], (path, got)
+                assert status != 401 or got[1]["WWW-Authenticate"] == "Bearer"
+        # A user who is not the owner is told no by the broker.
+        got = pool.get(paths[0], "POST", **credential_of(pool, ada))
+        assert got[0] == 403 and "may not" in got[2], got
+    told = pool.status()
+    assert told["nodes"][0]["state"] == "ok", told["nodes"]
+    assert told["spaces"][0]["era"] == era, told["spaces"]
+    # By GET nothing is done, and a Host of somebody else's does not order.
+    assert pool.get(paths[0], **owner_of(pool))[0] == 404
+    assert pool.get(paths[0], "POST", Host="evil.example",
+                    **owner_of(pool))[0] == 403
+    for path in ("/api/v1/nodes/none/drain", "/api/v1/spaces/none/revoke",
+                 "/api/v1/sessions/00010001/fence"):
+        got = pool.get(path, "POST", **owner_of(pool))
+        assert got[0] == 404 and "no such" in got[2], (path, got)
+    for path in ("/api/v1/nodes//drain", "/api/v1/nodes/%s/remove" % node,
+                 "/api/v1/nodes/../nodes/drain/..", "/drain"):
+        assert pool.get(path, "POST", **owner_of(pool))[0] in (404, 405), path
+    assert pool.get("/api/v1/nodes/%s/drain" % ("x" * 400), "POST",
+                    **owner_of(pool))[0] == 400
+    assert pool.status()["nodes"][0]["state"] == "ok"
+
+
+def check_orders_are_done(pool):
+    pool.up()
+    pool.do("space", "create", "s p")
+    pool.do("map", "put", "s p", "m", "k", "v")
+    space = next(row for row in pool.status()["spaces"]
+                 if row["name"] == "s p")
+    node = pool.status()["nodes"][0]["name"]
+    status, headers, body = pool.get("/api/v1/spaces/s%20p/revoke", "POST",
+                                     **owner_of(pool))
+    assert status == 200 and headers["Content-Type"] == (
+        "application/json"), (status, body)
+    told = json.loads(body)
+    assert told == {"done": "revoke", "space": "s p"}, told
+    assert not faults(("order", told)), faults(("order", told))
+    assert next(row["era"] for row in pool.status()["spaces"]
+                if row["name"] == "s p") == space["era"] + 1
+    janitor = until("the janitor", pool.janitor)
+    got = pool.get("/api/v1/sessions/%08x/fence" % janitor["session"], "POST",
+                   **owner_of(pool))
+    assert got[0] == 200, got
+    until("its end", lambda: (pool.janitor() or {}).get(
+        "session") != janitor["session"])
+    got = pool.get("/api/v1/nodes/%s/drain" % node, "POST", **owner_of(pool))
+    assert got[0] == 200, got
+    assert pool.status()["nodes"][0]["state"] in ("draining", "drained")
+
+
+def check_a_key_is_explained(pool):
+    pool.up()
+    pool.do("space", "create", "s p")
+    pool.do("map", "put", "s p", "m", "k&=", "v" * 100)
+    ask = "/api/v1/explain?space=s%20p&map=m&key="
+    told = {}
+    for key, name in (("k%26%3D", "there"), ("absent", "absent")):
+        status, headers, body = pool.get(ask + key)
+        assert status == 200 and headers["Content-Type"] == (
+            "application/json"), (status, body)
+        told[name] = json.loads(body)
+        assert not faults(("explain", told[name])), (
+            faults(("explain", told[name])))
+    there, absent = told["there"], told["absent"]
+    extents = json.loads(pool.get("/api/v1/extents")[2])["extents"]
+    space = next(row["space"] for row in pool.status()["spaces"]
+                 if row["name"] == "s p")
+    assert there["there"] and there["value_size"] == 100, there
+    assert there["near"] and not there["slow"] and not there["pins"], there
+    assert {"extent": there["extent"], "space": space, "node": there["node"]}.items() <= next(
+        row for row in extents if row["extent"] == there["extent"]).items()
+    assert not absent["there"] and len(absent["slow"]) == 1, absent
+    # Its node is drained: that is why.
+    pool.do("node", "drain", there["node_name"])
+    told = json.loads(pool.get(ask + "k%26%3D")[2])
+    assert any("drained" in why for why in told["slow"]), told
+    for query in ("", "?space=s", "?space=s&map=m", "?space=&map=m&key=k",
+                  "?space=s&map=m&key=a%00b"):
+        assert pool.get("/api/v1/explain" + query)[0] == 400, query
+    for query in ("?space=none&map=m&key=k", "?space=s%20p&map=none&key=k",
+                  "?space=--json&map=--&key=-h"):
+        got = pool.get("/api/v1/explain" + query)
+        assert got[0] == 404 and "no" in got[2], (query, got)
+    assert pool.get("/api/v1/explain?space=s&map=m&key=k", "POST",
+                    )[0] == 405
+
+
 def check_bad_heads_are_bounded(pool):
     pool.up()
     for data in (b"\0" * 100 + b"\r\n\r\n", b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n",

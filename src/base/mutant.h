@@ -219,6 +219,14 @@
 	X(LOG_TRIM_NOW, "Rule 9: what is trimmed is reused at once.") \
 	X(LOG_TRIM_AHEAD, "Rule 9: a trim goes beyond the tail.")
 
+#define REEF_MUTANTS_OF_READER(X) \
+	X(READER_CLAIM_LATE, "Rule 4: an entry is given, claimed or not.") \
+	X(READER_DONE_WRITE, "Rule 4: an acknowledgement is a WRITE.") \
+	X(READER_BASE_AHEAD, "Rule 1: base passes by what is claimed.") \
+	X(READER_TAKE_EXPIRED, "Rule 5: a claim ends with a lease.") \
+	X(READER_HOLE_LEFT, "Rule 6: nobody acknowledges holes.") \
+	X(READER_KEPT, "A reader that is closed keeps its claims.")
+
 #define REEF_MUTANTS_OF_FILE(X) \
 	X(FILE_OLD_TABLE, "A word of another epoch is good for a WRITE.") \
 	X(FILE_CUT_EARLY, "A shrink takes chunks away before the epoch ends.") \
@@ -247,6 +255,7 @@
 	REEF_MUTANTS_OF_STALE_TREE(X) \
 	REEF_MUTANTS_OF_MAP(X) \
 	REEF_MUTANTS_OF_LOG(X) \
+	REEF_MUTANTS_OF_READER(X) \
 	REEF_MUTANTS_OF_FILE(X)
 /* clang-format on */
 

@@ -7,6 +7,8 @@
  *   read.c     read, fill
  *   wait.c     places of waiters
  *   trim.c     trim, by hand and by what is to be kept
+ *   reader.c   readers with a name: reader.h
+ *   group.c    those that several share
  *   recover.c  is a block still part of a log?
  *
  * Thread: owner of the handle. */
@@ -40,6 +42,7 @@ struct log_row;
 struct reef_log {
 	struct object object;
 	struct reef *reef;
+	char *name;
 	struct reef_log_options options;
 	/* What is true in `epoch`: (9) of layout.h. */
 	uint64_t epoch; /* 0: nothing is */
@@ -231,6 +234,11 @@ void log_retain(struct reef_log *log, uint64_t last);
 /* Take all segments below an index out of the directory, and free them. */
 int log_unlink(struct reef_log *log, const struct log_map *map,
 	       uint64_t index_end);
+
+/* --- reader.c --- */
+
+/* Forget all readers of a log that was dropped. */
+void log_drop_readers(struct reef_space *space, const char *log);
 
 /* --- recover.c --- */
 void log_kinds_register(void);

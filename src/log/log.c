@@ -164,6 +164,7 @@ static int finish_drop(struct reef_log *log, const char *name)
 	reef_leave(log->reef);
 	if (rc)
 		return rc;
+	log_drop_readers(log->object.space, name);
 	rc = object_unbind(&log->object, name);
 	return rc == -ENOENT ? 0 : rc;
 }
@@ -271,7 +272,7 @@ static int make_room(struct reef_log *log)
 	log->window = most < log->options.segment ? most : log->options.segment;
 	log->words = calloc(log->window, 8);
 	log->cells = malloc((size_t)log->window * log->options.cell);
-	return log->words && log->cells ? 0 : -ENOMEM;
+	return log->name && log->words && log->cells ? 0 : -ENOMEM;
 }
 
 int reef_log_open(struct reef_space *space, const char *name,
@@ -294,6 +295,7 @@ int reef_log_open(struct reef_space *space, const char *name,
 	log->lacking = LOG_NOWHERE;
 	for (attempt = 0; rc == -EAGAIN && attempt < LOG_ATTEMPTS; attempt++)
 		rc = try_open(space, name, &options, log);
+	log->name = strdup(name);
 	if (!rc)
 		rc = make_room(log);
 	if (rc) {
@@ -309,6 +311,7 @@ void reef_log_close(struct reef_log *log)
 	if (!log)
 		return;
 	log_row_free(log->row);
+	free(log->name);
 	free(log->words);
 	free(log->cells);
 	free(log);

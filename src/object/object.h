@@ -50,6 +50,7 @@ enum object_kind {
 	OBJECT_MAP,
 	OBJECT_TREE,
 	OBJECT_LOG = 16,
+	OBJECT_READER, /* of a log */
 };
 
 #define OBJECT_LIMITS 6

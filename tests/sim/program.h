@@ -5,7 +5,8 @@
  *   leads  leads.c, lead_work.c: elections, and what leaders write
  *   tables tables.c, table_work.c: hash tables, and what became of their keys
  *   logs   logs.c, log_work.c: logs, and in which order what was appended
- * stands
+ *          stands
+ *   readers readers.c, reader_work.c: readers of a log, and who was given what
  *
  * Thread: owner. */
 #ifndef TESTS_SIM_PROGRAM_H

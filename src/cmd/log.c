@@ -4,7 +4,7 @@
 
 #include <errno.h>
 #include <reef/fiber.h>
-#include <reef/log.h>
+#include <reef/log_reader.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,10 @@ static const char usage[] =
 	"       reef log create SPACE LOG [--keep COUNT] [--keep-size SIZE]\n"
 	"       reef log append SPACE LOG [TEXT]\n"
 	"       reef log read SPACE LOG [FROM [COUNT]] [--json]\n"
-	"       reef log tail SPACE LOG [-f] [-n COUNT] [--json]\n"
+	"       reef log tail SPACE LOG [-f] [-n COUNT] [--reader NAME |\n"
+	"                     --group NAME] [--json]\n"
+	"       reef log readers SPACE LOG [--json]\n"
+	"       reef log forget SPACE LOG READER\n"
 	"       reef log trim SPACE LOG POSITION\n"
 	"       reef log seal SPACE LOG\n"
 	"       reef log stats SPACE LOG [--json]\n"
@@ -25,14 +28,20 @@ static const char usage[] =
 	"input, as\n"
 	"they come, if TEXT is left out. `read` and `tail` print entries, a "
 	"line each;\n"
-	"`tail -f` goes on with what comes, until the log is sealed.\n";
+	"`tail -f` goes on with what comes, until the log is sealed. With "
+	"--reader it\n"
+	"goes on where that reader was, whoever it was; of a --group each "
+	"prints what no\n"
+	"other does, and what one that died had not printed. `readers` lists "
+	"them,\n"
+	"`forget` drops one.\n";
 
 #define READ_MOST 64u
 #define LAST 10u /* entries that `tail` prints */
 
 struct wish {
 	struct objects_wish asked; /* words: VERB SPACE LOG ... */
-	const char *keep, *keep_size, *last;
+	const char *keep, *keep_size, *last, *reader, *group;
 	bool follow;
 };
 
@@ -236,12 +245,147 @@ static int find_last(struct reef_log *log, uint64_t last, uint64_t tail,
 	return rc;
 }
 
+/* --- readers with a name --- */
+
+/* Print up to `most` entries that nobody has acknowledged, and acknowledge what
+ * is written: who dies in between leaves it to the next. */
+static int print_unread(struct reef_reader *reader, bool follow, uint64_t most,
+			struct printing *printing)
+{
+	uint64_t part;
+	int rc = 0;
+
+	while (!rc && printing->count < most) {
+		part = most - printing->count;
+		rc = reef_reader_next(
+			reader, part < READ_MOST ? (uint32_t)part : READ_MOST,
+			follow ? REEF_FOREVER : 0, print_entry, printing);
+		if (rc == -REEF_ELOST || rc == -REEF_ECORRUPT) {
+			(void)operate_say("log", "some entries: %s",
+					  reef_error_text(rc));
+			rc = 0;
+		}
+		if (!rc && cmd_flush())
+			return 1;
+		if (!rc)
+			rc = reef_reader_done_all(reader);
+	}
+	return rc == -ETIMEDOUT || rc == -ESHUTDOWN ? 0 : rc;
+}
+
+static int tail_as_reader(struct reef_log *log, const struct wish *wish)
+{
+	const char *name = wish->group ? wish->group : wish->reader;
+	struct reef_reader_options options = {
+		.flags = wish->group ? REEF_READER_GROUP : 0,
+	};
+	struct printing printing = {.json = wish->asked.json};
+	struct reef_reader_stats stats;
+	struct reef_reader *reader;
+	uint64_t most = UINT64_MAX;
+	int rc = 0;
+
+	if (wish->reader && wish->group)
+		return cmd_usage_error("log",
+				       "--reader and --group exclude each "
+				       "other");
+	if (wish->last)
+		rc = parse_number(wish->last, &most);
+	if (rc)
+		return rc;
+	rc = reef_reader_open(log, name, &options, &reader);
+	if (rc == -EBUSY && !reef_reader_stats(log, name, &stats))
+		return operate_say("log", "session %08x has the reader %.80s",
+				   stats.session, name);
+	if (rc == -EEXIST)
+		return operate_say("log", "%.80s is %s group", name,
+				   wish->group ? "no" : "a");
+	if (rc == -EINVAL)
+		return operate_say("log", "\"%.80s\" is not a name", name);
+	if (rc)
+		return rc;
+	rc = print_unread(reader, wish->follow, most, &printing);
+	reef_reader_close(reader);
+	return rc;
+}
+
+struct listing {
+	struct reef_log *log;
+	struct reef_table *table; /* NULL: JSON */
+};
+
+static int list_reader(void *context, const char *name)
+{
+	const struct listing *listing = context;
+	struct reef_reader_stats stats;
+	struct reef_json json = {.stream = stdout};
+	bool is_group;
+	int rc = reef_reader_stats(listing->log, name, &stats);
+
+	/* It was dropped meanwhile, or its node died. */
+	if (rc)
+		return rc == -ENOENT || rc == -REEF_ELOST ? 0 : rc;
+	is_group = stats.options.flags & REEF_READER_GROUP;
+	if (listing->table) {
+		reef_table_cell(listing->table, "%s", name);
+		reef_table_cell(listing->table, is_group ? "group" : "one");
+		reef_table_cell(listing->table, "%llu",
+				(unsigned long long)stats.next);
+		reef_table_cell(listing->table, "%llu",
+				(unsigned long long)stats.behind);
+		reef_table_cell(listing->table, "%u", stats.taken);
+		if (stats.holders == 1)
+			reef_table_cell(listing->table, "%08x", stats.session);
+		else
+			reef_table_cell(listing->table, "%u", stats.holders);
+		reef_table_end_row(listing->table);
+		return 0;
+	}
+	reef_json_begin(&json, NULL, REEF_JSON_OBJECT);
+	reef_json_string(&json, "reader", name);
+	reef_json_bool(&json, "group", is_group);
+	reef_json_number(&json, "next", stats.next);
+	reef_json_number(&json, "behind", stats.behind);
+	reef_json_number(&json, "taken", stats.taken);
+	reef_json_number(&json, "holders", stats.holders);
+	reef_json_end(&json);
+	return 0;
+}
+
+static int list_readers(void *log, const struct objects_wish *asked)
+{
+	struct listing listing = {.log = log};
+	int rc;
+
+	if (!asked->json)
+		listing.table = operate_table(
+			"<reader|<kind|>next|>behind|>taken|<held by");
+	rc = reef_reader_list(log, list_reader, &listing);
+	if (!rc && listing.table)
+		rc = reef_table_print(listing.table, stdout);
+	reef_table_destroy(listing.table);
+	return rc;
+}
+
+static int forget_reader(void *log, const struct objects_wish *asked)
+{
+	int rc = reef_reader_drop(log, asked->words[3]);
+
+	return rc == -ENOENT
+		       ? operate_say("log", "there is no reader \"%.80s\"",
+				     asked->words[3])
+		       : rc;
+}
+
 static int print_tail(void *log, const struct objects_wish *asked)
 {
 	struct printing printing = {.json = asked->json};
 	uint64_t tail, from = 0, last = LAST;
-	int rc = reef_log_tail(log, &tail);
+	int rc;
 
+	if (wish_of(asked)->reader || wish_of(asked)->group)
+		return tail_as_reader(log, wish_of(asked));
+	rc = reef_log_tail(log, &tail);
 	if (!rc && wish_of(asked)->last)
 		rc = parse_number(wish_of(asked)->last, &last);
 	if (!rc)
@@ -395,7 +539,10 @@ static const struct objects_verb verbs[] = {
 	{"create", "SPACE LOG", 3, 3, "keep keep-size", true, do_nothing},
 	{"append", "SPACE LOG [TEXT]", 3, 4, NULL, true, append_entries},
 	{"read", "SPACE LOG [FROM [COUNT]]", 3, 5, "json", false, read_entries},
-	{"tail", "SPACE LOG", 3, 3, "json last follow", false, print_tail},
+	{"tail", "SPACE LOG", 3, 3, "json last follow reader group", false,
+	 print_tail},
+	{"readers", "SPACE LOG", 3, 3, "json", false, list_readers},
+	{"forget", "SPACE LOG READER", 4, 4, NULL, false, forget_reader},
 	{"trim", "SPACE LOG POSITION", 4, 4, NULL, false, trim_log},
 	{"seal", "SPACE LOG", 3, 3, NULL, false, seal_log},
 	{"stats", "SPACE LOG", 3, 3, "json", false, print_stats},
@@ -435,6 +582,10 @@ int cmd_log(int argc, char **argv)
 		 &wish.follow, NULL},
 		{"last", "COUNT", "tail: so many entries; or -n; 10", NULL,
 		 &wish.last},
+		{"reader", "NAME", "tail: go on where that reader was", NULL,
+		 &wish.reader},
+		{"group", "NAME", "tail: share the work with a group", NULL,
+		 &wish.group},
 		{"keep", "COUNT", "create: trim what is more; never", NULL,
 		 &wish.keep},
 		{"keep-size", "SIZE", "create: trim what is more; never", NULL,

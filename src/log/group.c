@@ -190,8 +190,7 @@ static int add_holes(struct gathering *gathering, uint64_t until)
 	if (until > gathering->end)
 		until = gathering->end;
 	for (; !rc && gathering->at < until; gathering->at++)
-		if (is_free(gathering->reader, gathering->at) &&
-		    !REEF_MUTATED(READER_HOLE_LEFT))
+		if (is_free(gathering->reader, gathering->at))
 			rc = add_entry(gathering->reader, gathering->at, NULL,
 				       0, true);
 	return rc;
@@ -287,8 +286,10 @@ static int claim_batch(struct reef_reader *reader, struct reader_entry *entries,
 				reader_slot(reader, entries[i].position)),
 			entries[i].before,
 			claim_of(reader, entries[i].position,
-				 entries[i].is_hole ? CLAIM_DONE
-						    : CLAIM_TAKEN));
+				 entries[i].is_hole &&
+						 !REEF_MUTATED(READER_HOLE_LEFT)
+					 ? CLAIM_DONE
+					 : CLAIM_TAKEN));
 	/* After an error it is not known which are ours: settle_doubts. */
 	for (i = 0; i < count; i++)
 		if (!entries[i].is_hole)

@@ -1,16 +1,20 @@
 /* doctor.c - `reef doctor`: is this machine fit, and what would make it so? */
 #include "pool/doctor/doctor.h"
-#include "cmd/cmd.h"
+#include "cmd/hold.h"
 #include "cmd/json.h"
+#include "kv/examine.h"
 
-#include <reef/error.h>
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 static const char usage[] =
 	"usage: reef doctor [OPTIONS]\n\n"
 	"Looks at what Reef needs of this machine, and says what is missing "
-	"and which\ncommand would help. It changes nothing. Status 1: there is "
-	"a problem.\n";
+	"and which\ncommand would help; with --space, also at the ordered maps "
+	"of a space, of which\nit reads every key. It changes nothing. Status "
+	"1: there is a problem.\n";
 
 static void print_finding(const struct reef_finding *finding)
 {
@@ -53,10 +57,147 @@ static void print_json(const struct reef_diagnosis *diagnosis)
 	reef_json_end(&json);
 }
 
+/* --- trees --- */
+
+struct trees {
+	struct reef_space *space;
+	const char *space_name;
+	struct reef_diagnosis *diagnosis;
+	uint32_t faults;	 /* of the tree that is looked at */
+	struct reef_finding now; /* of it */
+};
+
+/* Write a key into a text, of which so much is used: what is not printable as
+ * \xHH, and what is too long cut off. */
+static void add_key(char *text, size_t room, const void *key, size_t size)
+{
+	const unsigned char *bytes = key;
+	size_t used = strlen(text);
+
+	for (size_t i = 0; i < size && i < 40 && used + 8 < room; i++)
+		used += (size_t)snprintf(text + used, room - used,
+					 bytes[i] > 32 && bytes[i] < 127 &&
+							 bytes[i] != '\\'
+						 ? "%c"
+						 : "\\x%02x",
+					 bytes[i]);
+}
+
+static void add_text(char *text, size_t room, const char *more)
+{
+	size_t used = strlen(text);
+
+	snprintf(text + used, room - used, "%s", more);
+}
+
+static void note_fault(void *context, const struct tree_fault *fault)
+{
+	struct trees *trees = context;
+	char *text = trees->now.found;
+	size_t room = sizeof(trees->now.found);
+
+	trees->now.verdict = REEF_VERDICT_PROBLEM;
+	/* The first few are told. */
+	if (++trees->faults > 3)
+		return;
+	add_text(text, room, trees->faults > 1 ? "; the keys" : "the keys");
+	if (fault->after) {
+		add_text(text, room, " behind ");
+		add_key(text, room, fault->after, fault->after_size);
+	}
+	if (fault->before) {
+		add_text(text, room, " before ");
+		add_key(text, room, fault->before, fault->before_size);
+	}
+	add_text(text, room, ": ");
+	add_text(text, room,
+		 fault->error == -EBADMSG ? "not in order"
+					  : reef_error_text(fault->error));
+	if (fault->head)
+		snprintf(text + strlen(text), room - strlen(text),
+			 " (node at %#llx)", (unsigned long long)fault->head);
+}
+
+/* Add the finding of a tree to those that are there. */
+static int add_finding(struct trees *trees, uint64_t keys)
+{
+	struct reef_diagnosis *diagnosis = trees->diagnosis;
+	struct reef_finding *larger =
+		realloc(diagnosis->findings,
+			(diagnosis->count + 1) * sizeof(trees->now));
+
+	if (!larger)
+		return -ENOMEM;
+	diagnosis->findings = larger;
+	if (trees->now.verdict == REEF_VERDICT_OK) {
+		snprintf(trees->now.found, sizeof(trees->now.found),
+			 "%llu keys, in order", (unsigned long long)keys);
+	} else {
+		diagnosis->problems++;
+		snprintf(trees->now.advice, sizeof(trees->now.advice),
+			 "a node is damaged or lost: of %u ranges nothing can "
+			 "be read or changed; %llu other keys are sound",
+			 trees->faults, (unsigned long long)keys);
+	}
+	larger[diagnosis->count++] = trees->now;
+	return 0;
+}
+
+/* Look at a name of the space if it is a tree's. */
+static int look_at_tree(void *context, const char *name)
+{
+	const struct reef_tree_options options = {.flags = REEF_TREE_EXISTING};
+	struct trees *trees = context;
+	struct reef_tree *tree;
+	uint64_t keys = 0;
+	int rc = reef_tree_open(trees->space, name, &options, &tree);
+
+	if (rc == -EEXIST || rc == -ENOENT || rc == -REEF_EVERSION ||
+	    rc == -EFAULT)
+		return 0;
+	trees->faults = 0;
+	trees->now = (struct reef_finding){0};
+	snprintf(trees->now.name, sizeof(trees->now.name), "tree %.40s/%.40s",
+		 trees->space_name, name);
+	if (rc == -REEF_ELOST || rc == -REEF_ECORRUPT) {
+		note_fault(trees, &(struct tree_fault){.error = rc});
+		return add_finding(trees, 0);
+	}
+	if (rc)
+		return rc;
+	rc = tree_examine(tree, note_fault, trees, &keys);
+	reef_tree_close(tree);
+	if (rc == -REEF_EDROPPED)
+		return 0;
+	return rc ? rc : add_finding(trees, keys);
+}
+
+/* Look at the trees of a space. 0, or 1: an error was printed. */
+static int look_at_space(const struct reef_settings *settings,
+			 const char *space, struct reef_diagnosis *diagnosis)
+{
+	struct trees trees = {.space_name = space, .diagnosis = diagnosis};
+	struct reef *reef;
+	int rc = operate_open("doctor", settings, NULL, &reef);
+
+	if (rc >= 0)
+		return rc;
+	rc = reef_space_open(reef, space, NULL, &trees.space);
+	if (!rc)
+		rc = hold_each_name(trees.space, look_at_tree, &trees);
+	reef_close(reef);
+	return rc ? operate_failed("doctor", space, rc) : 0;
+}
+
 int cmd_doctor(int argc, char **argv)
 {
 	bool json = false;
+	const char *space = NULL;
 	const struct reef_config_flag flags[] = {
+		{.name = "space",
+		 .value_name = "NAME",
+		 .help = "look at the ordered maps of that space, too; none",
+		 .value = &space},
 		{.name = "json",
 		 .help = "print JSON, for programs",
 		 .given = &json},
@@ -88,8 +229,12 @@ int cmd_doctor(int argc, char **argv)
 		rc = 1;
 		goto out;
 	}
-	(json ? print_json : print_people)(diagnosis);
-	rc = diagnosis->problems > 0;
+	if (space)
+		rc = look_at_space(&settings, space, diagnosis);
+	if (!rc) {
+		(json ? print_json : print_people)(diagnosis);
+		rc = diagnosis->problems > 0;
+	}
 	reef_diagnosis_destroy(diagnosis);
 out:
 	reef_settings_fini(&settings);

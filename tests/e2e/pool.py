@@ -482,6 +482,12 @@ def check_trees_like_maps(pool):
     assert rows == {"empty": 0, "t": 1}, rows
     assert "empty" in pool.do("tree", "list", "a")
     assert "height" in pool.do("tree", "stats", "a", "t")
+    told = json.loads(pool.ask("doctor", "--space", "a", "--json").stdout)
+    found = {one["name"]: one for one in told["findings"]}
+    for name, keys in ("tree a/t", 1), ("tree a/empty", 0):
+        assert found[name]["verdict"] == "ok", found
+        assert found[name]["found"] == "%d keys, in order" % keys, found
+    pool.refused("doctor", "--space", "none", text="none: ")
     pool.refused("map", "get", "a", "t", "k", text="not a map")
 
 

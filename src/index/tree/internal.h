@@ -15,6 +15,7 @@
  *   walk.c     all of it, in steps, for sweeps
  *   drop.c     the end of all of it
  *   recover.c  what a dead session left
+ *   place.c    where a leaf is, for who looks at damage
  *
  * Thread: as tree.h. */
 #ifndef REEF_INDEX_TREE_INTERNAL_H

@@ -130,4 +130,17 @@ int tree_count_range(struct tree *tree, const struct tree_range *range,
 uint64_t tree_cache_max(const struct tree *tree);
 uint64_t tree_cache_used(const struct tree *tree);
 
+/* Where a leaf is. Zero it first; entry_room_free its room at the end. */
+struct tree_place {
+	uint64_t head;	 /* its address */
+	const void *end; /* where the next one begins; NULL: it is the last */
+	uint32_t end_size;
+	struct entry_room room;
+};
+/* Find the leaf of a key without reading it, as its parent knows it: while
+ * others change the tree, roughly.  -REEF_ECORRUPT: a node above it is damaged.
+ */
+int tree_place_find(struct tree *tree, const void *key, uint32_t key_size,
+		    struct tree_place *place);
+
 #endif

@@ -5,7 +5,7 @@ DESTDIR ?=
 SETUP ?= tools/setup
 T ?=
 
-.PHONY: all build run test soak bench lint fuzz install deb deb-test clean help
+.PHONY: all build run test soak bench lint fuzz install deb deb-test image clean help
 .NOTPARALLEL:
 
 all: build
@@ -25,6 +25,7 @@ help:
 	@echo "make install   PREFIX=$(PREFIX) DESTDIR=$(DESTDIR)"
 	@echo "make deb       Debian packages, in build-deb, and what lintian says"
 	@echo "make deb-test  install those into a fresh Debian, and try them there"
+	@echo "make image     a container's image of those, in build-image, with no registry"
 	@echo "make clean     remove what the others made"
 
 build:
@@ -70,5 +71,9 @@ deb:
 deb-test: deb
 	@tools/deb-test
 
+image: deb
+	@$(SETUP) image
+	@tools/image
+
 clean:
-	rm -rf build build-deb build-asan build-tsan build-lint build-fuzz build-node
+	rm -rf build build-deb build-image build-asan build-tsan build-lint build-fuzz build-node

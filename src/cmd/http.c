@@ -16,6 +16,7 @@
 #include "cmd/metrics.h"
 #include "cmd/operate.h"
 #include "cmd/orders.h"
+#include "cmd/page.h"
 #include "cmd/view.h"
 #include "cmd/watch.h"
 
@@ -209,6 +210,8 @@ static void add_headers(struct MHD_Response *response, const char *type)
 	MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
 	MHD_add_response_header(response, "Content-Security-Policy",
 				"default-src 'none'");
+	MHD_add_response_header(response, "Cross-Origin-Resource-Policy",
+				"same-origin");
 }
 
 /* Make a response of a text, which is taken over if `is_owned`, and otherwise
@@ -539,6 +542,7 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *connection,
 			      const char *version, const char *upload,
 			      size_t *upload_size, void **state)
 {
+	struct MHD_Response *part;
 	struct http *http = context;
 	enum MHD_Result sent;
 
@@ -566,6 +570,12 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *connection,
 	for (uint32_t i = 0; i < TOPICS; i++)
 		if (strcmp(url, topics[i].path) == 0)
 			return reply_topic(http, connection, (enum topic)i);
+	part = page_make_response(url);
+	if (part) {
+		sent = MHD_queue_response(connection, MHD_HTTP_OK, part);
+		MHD_destroy_response(part);
+		return sent;
+	}
 	return say(connection, MHD_HTTP_NOT_FOUND, "There is no such page.\n");
 }
 
@@ -652,9 +662,8 @@ static void tell_ready(int fd, const char *ready_fd)
 			port, sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV))
 		return;
 	snprintf(line, sizeof(line),
-		 strchr(host, ':') ? "http://[%s]:%s/metrics"
-				   : "http://%s:%s/metrics",
-		 host, port);
+		 strchr(host, ':') ? "http://[%s]:%s/" : "http://%s:%s/", host,
+		 port);
 	if (ready_fd)
 		child_tell_ready(ready_fd, line);
 }

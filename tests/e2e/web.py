@@ -107,8 +107,8 @@ def check_strangers_are_refused(pool):
         assert status == 405 and headers["Allow"] == "GET, HEAD", method
     status, headers, body = pool.get("/metrics", "HEAD")
     assert status == 200 and not body and int(headers["Content-Length"]) > 99
-    for path in ("/", "/api", "/api/v1", "/api/v1/", "/api/v1/../v1/status",
-                 "/metrics/", "/../etc/passwd", "/%2e%2e/etc/passwd",
+    for path in ("/index.html", "/page", "/api", "/api/v1", "/api/v1/",
+                 "/api/v1/../v1/status", "/metrics/", "/../etc/passwd", "/%2e%2e/etc/passwd",
                  "//metrics", "/api/v2/status"):
         assert pool.get(path)[0] == 404, path
     assert pool.get("/health?x=1")[0] == 200

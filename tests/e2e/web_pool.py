@@ -21,8 +21,8 @@ class Watched(Pool):
 
     @staticmethod
     def http_port(process):
-        return int(re.search(r"http://127.0.0.1:(\d+)/metrics",
-                             process.saw("/metrics").out).group(1))
+        return int(re.search(r"http://127.0.0.1:(\d+)/",
+                             process.saw("http://").out).group(1))
 
     def get(self, path, method="GET", port=None, **headers):
         """Status, headers and body."""

@@ -537,6 +537,21 @@ static void end_request(void *context, struct MHD_Connection *connection,
 	*state = NULL;
 }
 
+/* True if a browser says that the page of another server has it ask: only a
+ * click that leads here is let through. Who is no browser says nothing of it.
+ */
+static bool is_strangers_page(struct MHD_Connection *connection)
+{
+	const char *site = MHD_lookup_connection_value(
+		connection, MHD_HEADER_KIND, "Sec-Fetch-Site");
+	const char *target = MHD_lookup_connection_value(
+		connection, MHD_HEADER_KIND, "Sec-Fetch-Dest");
+
+	return site && strcmp(site, "same-origin") != 0 &&
+	       strcmp(site, "none") != 0 &&
+	       (!target || strcmp(target, "document") != 0);
+}
+
 static enum MHD_Result handle(void *context, struct MHD_Connection *connection,
 			      const char *url, const char *method,
 			      const char *version, const char *upload,
@@ -554,6 +569,11 @@ static enum MHD_Result handle(void *context, struct MHD_Connection *connection,
 		atomic_fetch_add(&http->stats.refused, 1);
 		return say(connection, MHD_HTTP_FORBIDDEN,
 			   "This Host is not served here.\n");
+	}
+	if (is_strangers_page(connection)) {
+		atomic_fetch_add(&http->stats.refused, 1);
+		return say(connection, MHD_HTTP_FORBIDDEN,
+			   "This is not for pages from elsewhere.\n");
 	}
 	if (atomic_load(&http->page->has_broker) &&
 	    begin_order(http, connection, method, url, state, &sent))

@@ -79,9 +79,11 @@
 	X(NODE_STALE_EPOCH, "An older broker is obeyed.") \
 	X(NODE_NO_FENCE, "FENCE is confirmed, and nothing is done.") \
 	X(NODE_SAME_LIFE, "A node comes back from the dead as it was.") \
+	X(NODE_GHOSTS_LEFT, "Who has an earlier life's memory is not ended.") \
 	X(NODE_DIRTY, "Memory is lent again without being cleared.")
 
 #define REEF_MUTANTS_OF_CLIENT(X) \
+	X(CLIENT_AWAY_STALE, "Links to a node that is AWAY are kept.") \
 	X(CLIENT_ACK_EARLY, "A view is acknowledged before the grace.") \
 	X(CLIENT_SAFE_FIRST, "safe_epoch is believed without its view.") \
 	X(CLIENT_FENCED_EARLY, "FENCED is believed without its pool epoch.") \
@@ -197,6 +199,7 @@
 	X(MAP_RANDOM, "Whatever was met is evicted.")
 
 #define REEF_MUTANTS_OF_IMAGE(X) \
+	X(KEEP_MIXED_IMAGE, "An image comes back that is not clean.")          \
 	X(KEEP_CLEAN_TWICE, "A clean image comes back a second time.")         \
 	X(KEEP_PIDFDS_LOST, "A second holder is not told of processes.")       \
 	X(KEEP_MAPPERS_LEFT, "Who has memory mapped is left when it is saved.") \

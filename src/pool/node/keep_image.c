@@ -115,6 +115,8 @@ static int read_image(struct image_keep *own, uint64_t number,
 	if (rc)
 		return rc == -ENOENT ? -REEF_ECORRUPT : rc;
 	about = reef_image_about(image);
+	if (REEF_MUTATED(KEEP_MIXED_IMAGE))
+		number = about->number;
 	if (about->number != number || about->kind != REEF_IMAGE_NODE)
 		rc = -REEF_ECORRUPT;
 	if (rc == 0)
@@ -150,7 +152,7 @@ static int image_take(struct reef_keep *keep,
 	own->report = (struct reef_keep_image_report){0};
 	if (rc == 0)
 		rc = reef_image_marked(own->store, MARK, &number);
-	if (rc == 0 && number)
+	if (rc == 0 && (number || REEF_MUTATED(KEEP_MIXED_IMAGE)))
 		rc = read_image(own, number, like, &kept);
 	own->report.took_ns = reef_now_ns() - start_ns;
 	if (rc) {

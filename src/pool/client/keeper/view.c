@@ -14,6 +14,7 @@
  *     everything (WHOLE): only then what it does not tell of is gone. */
 #include "pool/client/keeper/view.h"
 
+#include "base/mutant.h"
 #include "pool/client/keeper/grace.h"
 #include "pool/client/keeper/settle.h"
 #include "pool/client/keeper/touch.h"
@@ -248,7 +249,7 @@ static int apply_node(struct reef_client *client,
 		client->nodes = node;
 	}
 	node->is_gone = reef_node_is_gone(row->state);
-	if (node->is_gone)
+	if (node->is_gone && !REEF_MUTATED(CLIENT_AWAY_STALE))
 		client_node_unlink(client, node);
 	if (node->incarnation != row->incarnation) {
 		client_node_unlink(client, node);

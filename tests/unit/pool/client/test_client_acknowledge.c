@@ -5,6 +5,7 @@
 #include "pool/broker/internal.h"
 #include "pool/client/keeper/keeper.h"
 #include "pool/client/keeper/view.h"
+#include "pool/node/keep.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -201,6 +202,95 @@ static int run_calls(uint64_t seed)
 	return pool_end(&pool);
 }
 
+/* --- a node that is away --- */
+
+static int take_nothing(struct reef_keep *keep,
+			const struct reef_memory_options *like,
+			struct reef_kept *out)
+{
+	return 0;
+}
+
+static int add_nothing(struct reef_keep *keep,
+		       const struct reef_keep_line *line,
+		       struct reef_memory *memory)
+{
+	return 0;
+}
+
+static void forget_nothing(struct reef_keep *keep, uint32_t extent)
+{
+}
+
+static void note_nothing(struct reef_keep *keep,
+			 const struct reef_keep_head *head)
+{
+}
+
+/* A node with this says that it keeps its memory; it is never started again. */
+static const struct reef_keep_ops nothing_ops = {
+	.take = take_nothing,
+	.add = add_nothing,
+	.forget = forget_nothing,
+	.note = note_nothing,
+};
+
+/* Have a link to the first node, which only its broker cannot reach. */
+static int has_link(struct member *member)
+{
+	struct reef_space *space;
+	uint64_t word, value = 7;
+
+	TRY(member_space(member, &space));
+	TRY(allocate_words(member));
+	word = word_at(member, node_of(member, 0));
+	WANT(word);
+	TRY(reef_write(member->reef, word, &value, 8));
+	scene.step = 2;
+	return member_await(member, &scene.step, 3);
+}
+
+/* Its fences are confirmed without it: so nobody who has acknowledged that it
+ * is AWAY may look at its memory, where those who were fenced go on. */
+static int waits_for_links(struct member *member)
+{
+	struct pool *pool = member->pool;
+	struct reef_client *other;
+	uint32_t node;
+
+	TRY(member_await(member, &scene.step, 2));
+	node = node_of(member, 0);
+	other = pool->members[0].client;
+	WANT(client_node_find(other, node)->peer);
+	reef_sim_partition(pool->host, pool->lenders[0].host, true);
+	while (reef_state_node(pool->broker->state, node)->state !=
+	       REEF_NODE_AWAY)
+		TRY(reef_sleep(MILLISECOND));
+	TRY(broker_spawn(pool->broker, wait_for_all, 0));
+	TRY(member_await(member, &scene.waited, 1));
+	WANT(scene.result == 0);
+	WANT(!client_node_find(other, node)->peer);
+	WANT(has_memory_at(other, node));
+	scene.step = 3;
+	return 0;
+}
+
+static int run_away(uint64_t seed)
+{
+	struct reef_keep keep = {&nothing_ops};
+	struct pool pool = {
+		.ttl_ns = 60 * SECOND,
+		.witnesses = WITNESSES_MAX,
+		.keep = &keep,
+	};
+
+	memset(&scene, 0, sizeof(scene));
+	pool_start(&pool, seed);
+	pool_add(&pool, has_link);
+	pool_add(&pool, waits_for_links);
+	return pool_end(&pool);
+}
+
 /* --- a session that stops --- */
 
 /* Pin an epoch, and be stopped. */
@@ -352,6 +442,12 @@ static void client_acknowledge_waits_for_calls_under_way(void **state)
 	run_seeds(run_calls, REEF_MUTANT_CLIENT_ACK_EARLY);
 }
 
+static void client_acknowledge_has_no_link_to_who_is_away(void **state)
+{
+	(void)state;
+	run_seeds(run_away, REEF_MUTANT_CLIENT_AWAY_STALE);
+}
+
 static void client_acknowledge_of_a_stopped_session_is_its_fence(void **state)
 {
 	(void)state;
@@ -368,6 +464,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(client_acknowledge_waits_for_calls_under_way),
+		cmocka_unit_test(client_acknowledge_has_no_link_to_who_is_away),
 		cmocka_unit_test(
 			client_acknowledge_of_a_stopped_session_is_its_fence),
 		cmocka_unit_test(

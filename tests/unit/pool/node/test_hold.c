@@ -8,6 +8,7 @@
 #include "fixture/seeds.h"
 #include "fixture/units.h"
 #include "pool/node/holder.h"
+#include "pool/node/internal.h"
 #include "pool/node/keep_image.h"
 #include "pool/node/mapper.h"
 
@@ -74,6 +75,14 @@ static int start_process(void *context, int listen_fd)
 		      }) < 0);
 	}
 	return 0;
+}
+
+/* Wait until a process has ended. False: it did not. */
+static bool await_end(int pidfd)
+{
+	struct pollfd one = {.fd = pidfd, .events = POLLIN};
+
+	return poll(&one, 1, WAIT_MS) > 0;
 }
 
 /* A process that has the memory mapped, if it is told to, and sleeps. */
@@ -256,15 +265,50 @@ static void holder_second_one_mutant_is_found(void **state)
 }
 #endif
 
-/* --- nobody comes --- */
-
-/* Wait until a process has ended. False: it did not. */
-static bool await_end(int pidfd)
+/* Whether a fence is confirmed only when the session's process, which has an
+ * extent mapped from an earlier life, has ended. */
+static bool fence_awaits_process(struct scene *scene)
 {
-	struct pollfd one = {.fd = pidfd, .events = POLLIN};
+	struct node_extent extent = {.number = 3};
+	struct node_extent *extents[] = {&extent};
+	struct reef_kept_client ghost = {.session = SESSION};
+	struct reef_node node = {.extents = extents,
+				 .extents_count = 1,
+				 .ghosts = &ghost,
+				 .ghosts_count = 1};
+	int rc;
 
-	return poll(&one, 1, WAIT_MS) > 0;
+	begin(scene, true);
+	extent.memory = scene->memory;
+	ghost.pidfd = fcntl(scene->pidfd, F_DUPFD_CLOEXEC, 0);
+	/* Of another session: it goes on. */
+	assert_int_equal(node_ghosts_end(&node, SESSION + (1 << 16)), 0);
+	assert_false(mapper_has_ended(scene->pidfd));
+	rc = node_ghosts_end(&node, SESSION);
+	if (rc != -ETIMEDOUT) {
+		close(ghost.pidfd);
+		return false;
+	}
+	assert_true(await_end(scene->pidfd));
+	assert_int_equal(node_ghosts_end(&node, SESSION), 0);
+	assert_int_equal(node.ghosts_count, 0);
+	return true;
 }
+
+static void holder_fence_ends_process_of_an_earlier_life(void **state)
+{
+	assert_true(fence_awaits_process(*state));
+}
+
+#if !SANITIZED
+static void holder_fence_mutant_is_found(void **state)
+{
+	reef_mutate(REEF_MUTANT_NODE_GHOSTS_LEFT);
+	assert_false(fence_awaits_process(*state));
+}
+#endif
+
+/* --- nobody comes --- */
 
 /* Let the holder give up; then how many extents the image has. */
 static int give_up(struct scene *scene, bool maps)
@@ -349,11 +393,13 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(holder_next_life_is_given_memory_and_processes),
 		TEST(holder_second_one_has_everything),
+		TEST(holder_fence_ends_process_of_an_earlier_life),
 		TEST(holder_that_gives_up_ends_mappers_and_saves),
 		TEST(holder_that_gives_up_leaves_who_let_go),
 		TEST(holder_that_gives_up_spares_another_image),
 #if !SANITIZED
 		TEST(holder_second_one_mutant_is_found),
+		TEST(holder_fence_mutant_is_found),
 		TEST(holder_that_gives_up_mutant_is_found),
 #endif
 	};

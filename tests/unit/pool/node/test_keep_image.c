@@ -138,6 +138,17 @@ static void keep_image_mutant_is_found(void **state)
 	reef_mutate(REEF_MUTANT_NONE);
 }
 
+/* Nor without any mark: that image is older than what other nodes have. */
+static void keep_image_mixed_mutant_is_found(void **state)
+{
+	assert_int_equal(save(*state), 0);
+	assert_int_equal(take(*state), 2);
+	reef_mutate(REEF_MUTANT_KEEP_MIXED_IMAGE);
+	/* keep_image_comes_back_once would fail. */
+	assert_int_equal(take(*state), 2);
+	reef_mutate(REEF_MUTANT_NONE);
+}
+
 static void keep_image_damaged_stays_and_is_refused(void **state)
 {
 	struct reef_disk_file *file;
@@ -237,6 +248,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(keep_image_comes_back_once),
 		TEST(keep_image_mutant_is_found),
+		TEST(keep_image_mixed_mutant_is_found),
 		TEST(keep_image_damaged_stays_and_is_refused),
 		TEST(keep_image_of_another_mark_is_refused),
 		TEST(keep_image_crash_leaves_all_or_nothing),

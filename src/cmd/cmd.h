@@ -36,6 +36,7 @@ int cmd_map(int argc, char **argv);
 int cmd_name(int argc, char **argv);
 int cmd_node(int argc, char **argv);
 int cmd_redis(int argc, char **argv);
+int cmd_saver(int argc, char **argv);
 int cmd_session(int argc, char **argv);
 int cmd_sim(int argc, char **argv);
 int cmd_space(int argc, char **argv);

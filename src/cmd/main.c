@@ -44,6 +44,7 @@ static const struct command hidden[] = {
 	{"hold", "", cmd_hold},
 	{"http", "", cmd_http},
 	{"janitor", "", cmd_janitor},
+	{"saver", "", cmd_saver},
 	{0},
 };
 

@@ -239,8 +239,8 @@ static int join_refused(const char *name, const struct reef_settings *settings)
 	return 1;
 }
 
-int operate_open(const char *name, const struct reef_settings *settings,
-		 const char *program, struct reef **out)
+int operate_open_quietly(const struct reef_settings *settings,
+			 const char *program, struct reef **out)
 {
 	const struct reef_options options = {
 		.credential = settings->credential,
@@ -248,12 +248,18 @@ int operate_open(const char *name, const struct reef_settings *settings,
 		.tls = settings->tls,
 		.name = program,
 	};
-	int rc;
 
 	/* The library looks there for the pool of this machine. */
 	if (settings->run && setenv("REEF_RUN", settings->run, 1))
-		return operate_failed(name, settings->run, -errno);
-	rc = reef_open(settings->pool, &options, out);
+		return -errno;
+	return reef_open(settings->pool, &options, out);
+}
+
+int operate_open(const char *name, const struct reef_settings *settings,
+		 const char *program, struct reef **out)
+{
+	int rc = operate_open_quietly(settings, program, out);
+
 	if (rc == -ENOENT || rc == -ECONNREFUSED || rc == -REEF_ETLS)
 		return connect_failed(name, settings,
 				      settings->pool ? settings->pool : "", rc);

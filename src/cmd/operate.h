@@ -52,6 +52,9 @@ struct reef;
  * status, and an error was printed. */
 int operate_open(const char *name, const struct reef_settings *settings,
 		 const char *program, struct reef **out);
+/* The same, without a word. 0, or what went wrong. */
+int operate_open_quietly(const struct reef_settings *settings,
+			 const char *program, struct reef **out);
 
 /* Unless this is called again within some seconds, say that command `name`
  * waits for the pool; NULL: it does not any more. */

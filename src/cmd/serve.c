@@ -2,6 +2,7 @@
  * what is asked for, say where it is, and run until a signal comes. */
 #include "cmd/serve.h"
 
+#include "base/private.h"
 #include "base/process.h"
 #include "base/sched.h"
 #include "cmd/child.h"
@@ -39,7 +40,7 @@ struct server {
 	struct reef_poller signals;
 	bool asked_to_stop;
 	bool with_redis;
-	struct child redis, janitor, http;
+	struct child redis, janitor, saver, http;
 	struct http_page *page; /* NULL: there is no HTTP */
 	int page_fd;
 	const char *redis_found; /* what the door says it found */
@@ -63,10 +64,14 @@ static int signals_poll(struct reef_poller *poller)
 	if (info.ssi_signo == SIGCHLD) {
 		child_signal(&server->redis);
 		child_signal(&server->janitor);
+		child_signal(&server->saver);
 		child_signal(&server->http);
 		return 1;
 	}
 	server->asked_to_stop = true;
+	/* It may be waiting for what is to be brought back. */
+	if (server->saver.pid && !server->saver.is_ready)
+		kill(server->saver.pid, SIGTERM);
 	if (server->fiber)
 		reef_fiber_unpark(server->fiber);
 	return 1;
@@ -86,6 +91,7 @@ static int watch_signals(struct server *server)
 	if (sigprocmask(SIG_BLOCK, &set, &server->redis.signals))
 		return -errno;
 	server->janitor.signals = server->redis.signals;
+	server->saver.signals = server->redis.signals;
 	server->http.signals = server->redis.signals;
 	signal(SIGPIPE, SIG_IGN);
 	server->signals.poll = signals_poll;
@@ -564,26 +570,67 @@ static int make_page(struct server *server)
 	return 0;
 }
 
+/* Append four words to a child's command line. */
+static int append_words(struct child *child, const char *const more[4])
+{
+	uint32_t count = 0;
+
+	while (child->words[count])
+		count++;
+	if (count + 5 >= CHILD_WORDS_MAX)
+		return -E2BIG;
+	memcpy(child->words + count, more, 4 * sizeof(*more));
+	child->words[count + 4] = NULL;
+	return 0;
+}
+
+/* Start who saves every so often, and wait until it has brought back what an
+ * unclean end has cost. */
+static int start_saver(struct server *server)
+{
+	static char flags[CHILD_WORDS_MAX][64], folder[PATH_MAX], every[32];
+	int rc = fill_words(server, &server->saver, "saver", false, flags);
+
+	snprintf(every, sizeof(every), "%lluns",
+		 (unsigned long long)server->settings.save_every_ns);
+	if ((size_t)snprintf(folder, sizeof(folder), "%s/saved",
+			     server->settings.data) >= PATH_MAX - 20)
+		rc = -ENAMETOOLONG;
+	if (!rc)
+		rc = reef_private_directory(folder);
+	/* What another pool left there is not ours to clear. */
+	snprintf(folder + strlen(folder), 20, "/%016llx",
+		 (unsigned long long)reef_broker_pool(
+			 reef_host_broker(server->host)));
+	if (!rc)
+		rc = append_words(
+			&server->saver,
+			(const char *[]){"--folder", folder, "--every", every});
+	server->saver.name = "the saver";
+	if (!rc)
+		rc = child_start(&server->saver, server->sched);
+	if (rc == -ECHILD)
+		return operate_say(server->name,
+				   "the saver could not start; see above, and "
+				   "--save-every");
+	return rc ? operate_failed(server->name, "the saver", rc) : 0;
+}
+
 static int start_http(struct server *server)
 {
 	static char flags[CHILD_WORDS_MAX][64], fd_text[16];
-	const char **words = server->http.words;
-	uint32_t count = 0;
 	int rc = make_page(server);
 
 	if (!rc)
 		rc = fill_words(server, &server->http, "http", false, flags);
-	while (!rc && words[count])
-		count++;
-	if (!rc && count + 5 >= CHILD_WORDS_MAX)
-		rc = -E2BIG;
 	if (!rc) {
 		snprintf(fd_text, sizeof(fd_text), "%d", server->page_fd);
-		words[count++] = "--address";
-		words[count++] = server->settings.http;
-		words[count++] = "--page-fd";
-		words[count++] = fd_text;
-		words[count] = NULL;
+		rc = append_words(&server->http,
+				  (const char *[]){"--address",
+						   server->settings.http,
+						   "--page-fd", fd_text});
+	}
+	if (!rc) {
 		server->http.pass_fd = server->page_fd;
 		server->http.name = "HTTP";
 		rc = child_start(&server->http, server->sched);
@@ -610,12 +657,16 @@ static int serve_host(struct server *server)
 				 server);
 	if (!rc && reef_host_broker(server->host))
 		start_janitor(server);
-	if (!rc && server->with_redis)
+	if (!rc && reef_host_broker(server->host) &&
+	    server->settings.save_every_ns && server->settings.data)
+		rc = start_saver(server);
+	if (!rc && server->with_redis && !server->asked_to_stop)
 		rc = start_redis(server);
 	if (!rc && server->settings.http)
 		rc = start_http(server);
 	if (rc) {
 		child_stop(&server->redis);
+		child_stop(&server->saver);
 		child_stop(&server->janitor);
 		return rc;
 	}
@@ -629,6 +680,7 @@ static int serve_host(struct server *server)
 	fflush(stdout);
 	child_stop(&server->http);
 	child_stop(&server->redis);
+	child_stop(&server->saver);
 	child_stop(&server->janitor);
 	if (rc)
 		return operate_say(server->name, "the broker cannot go on: %s",

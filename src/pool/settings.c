@@ -218,6 +218,16 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.uses = REEF_USE_NODE,
 			.help = "how long a holder waits for the next node",
 		},
+	[REEF_SET_SAVE_EVERY] =
+		{
+			.name = "save-every",
+			.variable = "REEF_SAVE_EVERY",
+			.type = REEF_CONFIG_DURATION,
+			.initial = "0s",
+			.most = 30 * DAY,
+			.uses = REEF_USE_BROKER,
+			.help = "save every space so often, 0: never",
+		},
 	[REEF_SET_TTL] =
 		{
 			.name = "ttl",
@@ -774,6 +784,7 @@ static void read_settings(struct reef_settings *out)
 		config, REEF_SET_HUGE_PAGES);
 	out->keep = read_keep(config);
 	out->keep_for_ns = reef_config_number(config, REEF_SET_KEEP_FOR);
+	out->save_every_ns = reef_config_number(config, REEF_SET_SAVE_EVERY);
 	out->ttl_ns = reef_config_number(config, REEF_SET_TTL);
 	out->node_ttl_ns = reef_config_number(config, REEF_SET_NODE_TTL);
 	out->lease_kills = reef_config_number(config, REEF_SET_LEASE_KILLS);

@@ -46,6 +46,7 @@ enum reef_settings_index {
 	REEF_SET_HUGE_PAGES,
 	REEF_SET_KEEP,
 	REEF_SET_KEEP_FOR,
+	REEF_SET_SAVE_EVERY,
 	REEF_SET_TTL,
 	REEF_SET_NODE_TTL,
 	REEF_SET_LEASE_KILLS,
@@ -133,6 +134,7 @@ struct reef_settings {
 	enum reef_huge_pages huge_pages;
 	uint32_t keep; /* REEF_KEEP_... */
 	uint64_t keep_for_ns;
+	uint64_t save_every_ns; /* 0: never */
 	uint64_t ttl_ns, node_ttl_ns, revoke_notice_ns;
 	bool lease_kills;
 	/* Of each user; 0: none. */

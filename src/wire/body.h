@@ -43,6 +43,7 @@ enum reef_save_step {
 	REEF_SAVE_LOOK,	     /* how far that is; at least once a lease */
 	REEF_SAVE_SESSIONS,  /* rows: who used the space, after one of them */
 	REEF_SAVE_END,	     /* it is copied: open them */
+	REEF_SAVE_TELL,	     /* what came of it: `after`, an error or 0 */
 };
 /* How far a save is. */
 enum reef_save_state {

@@ -436,6 +436,167 @@ def check_a_space_is_saved_every_so_often(place):
         assert number_of(wire, "k") == 7
 
 
+# --- saved every so often by the pool itself ---
+
+FOREIGN = "0123456789abcdef"  # a pool
+
+
+def saved(place):
+    """The images that the pool has made by itself: paths by space."""
+    folder = os.path.join(place.data, "saved")
+    found = {}
+    for at, _, names in os.walk(folder):
+        for name in names:
+            if name.endswith(".image") and not at.endswith(FOREIGN):
+                found[name.rsplit("-", 1)[0]] = os.path.join(at, name)
+    return found
+
+
+def is_saved_again(place, *spaces):
+    """Until each has an image that was begun after this."""
+    before = {name: os.stat(path).st_ino
+              for name, path in saved(place).items()}
+
+    def are_new():
+        now = {name: os.stat(path).st_ino
+               for name, path in saved(place).items() if os.path.exists(path)}
+        return all(name in now and now[name] != before.get(name)
+                   for name in spaces)
+    for _ in range(2):
+        until("new images of %s" % (spaces,), are_new)
+        before = {name: os.stat(path).st_ino
+                  for name, path in saved(place).items()}
+
+
+def check_pool_goes_back_to_what_it_saved(place):
+    """After an unclean end without a holder every space is as it was at one
+    moment, also one with memory on a node that was not hurt."""
+    up = place.pool("--save-every", "100ms")
+    other = place.node("other", "--lend", "256M", "--keep", "image")
+    door = place.door()
+    fill(door, 1500)
+    # Both nodes have some of it.
+    assert all(row["used"] for row in place.nodes().values()), place.nodes()
+    place.do("space", "create", "small")
+    place.do("map", "put", "small", "m", "a", "1")
+    writers = Writers(door)
+    writers.have_all_written()
+    is_saved_again(place, "redis", "small")
+    floor = min(writers.counts)
+    is_saved_again(place, "redis")
+    place.do("map", "put", "small", "m", "b", "2")
+    writers.stop()
+    door.process.kill()
+    up.kill()
+    assert other.child.poll() is None
+    up = place.pool("--save-every", "1h")
+    assert "space redis went back, as a whole" in up.error, up.error
+    assert up.error.count("went back") == up.error.count("has lost"), up.error
+    door = place.door()
+    verify_pairs(door, floor)
+    with door.wire() as wire:
+        for number in range(1500):
+            assert number_of(wire, "k%d" % number) == number
+    assert place.do("map", "get", "small", "m", "a") == "1\n"
+    assert all(row["lost"] == 0 for row in place.status()["spaces"])
+    place.is_recovered()
+
+
+def check_pool_killed_while_it_goes_back_does_it_again(place):
+    up = place.pool("--save-every", "50ms")
+    door = place.door()
+    fill(door)
+    is_saved_again(place, "redis")
+    door.process.kill()
+    up.kill()
+    chance = random.Random(3)
+    for _ in range(12 if SOAK else 4):
+        up = place.start("up", "up", "--lend", "256M", "--no-redis",
+                         "--extent-size", "2M", "--ttl", "300ms",
+                         "--save-every", "1h")
+        time.sleep(0.3 + chance.random() * 0.5)
+        up.kill()
+    place.pool("--save-every", "1h")
+    verify(place.door())
+
+
+def check_saved_images_are_bounded(place):
+    """One of each space; those of spaces that were dropped go, and so does what
+    somebody left half written. Another pool's stay."""
+    place.pool("--save-every", "30ms")
+    for name in ("a", "b/../c"):
+        place.do("space", "create", name)
+        place.do("map", "put", name, "m", "k", "1")
+    until("both are saved", lambda: len(saved(place)) == 2)
+    events = [row["text"] for row in place.status()["events"]]
+    assert len([text for text in events
+                if text.endswith("(a) was saved")]) == 1, events
+    folder = os.path.dirname(list(saved(place).values())[0])
+    assert os.listdir(os.path.join(place.data, "saved")) == [
+        os.path.basename(folder)]
+    with open(os.path.join(folder, "gone-0000000000000000.image.new"),
+              "wb") as stream:
+        stream.write(b"half")
+    foreign = os.path.join(place.data, "saved", FOREIGN)
+    os.mkdir(foreign)
+    shutil.copy(saved(place)["a"], foreign)
+    until("what is half written is gone", lambda: not any(
+        name.startswith("gone") for name in os.listdir(folder)))
+    # A few of those that were dropped stay for a day.
+    place.do("space", "drop", "a")
+    time.sleep(0.2)
+    os.utime(saved(place)["a"], (0, 0))
+    until("what is old is gone", lambda: "a" not in saved(place))
+    for number in range(7):
+        place.do("space", "create", "d%d" % number)
+        until("it is saved", lambda: "d%d" % number in saved(place))
+        place.do("space", "drop", "d%d" % number)
+    until("the oldest are gone", lambda: len(saved(place)) == 5)
+    assert {"b____c", "d6", "d3"} <= set(saved(place)), saved(place)
+    assert len(os.listdir(foreign)) == 1
+
+
+def check_space_lost_while_used_is_left(place):
+    """Others may have gone on with what was left of it: it does not go back
+    behind their backs at a later start."""
+    up = place.pool("--save-every", "50ms", "--node-ttl", "500ms")
+    other = place.node("other", "--lend", "256M", "--keep", "none")
+    door = place.door()
+    fill(door, 1500)
+    assert all(row["used"] for row in place.nodes().values()), place.nodes()
+    is_saved_again(place, "redis")
+    door.process.stop()
+    other.kill()
+    until("it is said", lambda: "is not saved any more" in up.error)
+    assert up.stop() == 0
+    up = place.pool("--save-every", "50ms")
+    assert "went back" not in up.error, up.error
+    assert "space redis has lost" in up.error, up.error
+    # By hand it does.
+    image = saved(place)["redis"]
+    place.do("space", "drop", "redis")
+    place.restore(image)
+    verify(place.door(), 1500)
+
+
+def check_damaged_image_does_not_take_the_space_away(place):
+    up = place.pool("--save-every", "50ms")
+    door = place.door()
+    fill(door)
+    is_saved_again(place, "redis")
+    door.process.kill()
+    up.kill()
+    path = saved(place)["redis"]
+    with open(path, "r+b") as stream:
+        stream.seek(8192 + 64)
+        byte = stream.read(1)
+        stream.seek(-1, 1)
+        stream.write(bytes([byte[0] ^ 4]))
+    up = place.pool("--save-every", "50ms")
+    assert "space redis does not go back" in up.error, up.error
+    assert [row["name"] for row in place.status()["spaces"]] == ["redis"]
+
+
 def check_redis_saves_by_itself(place):
     place.pool()
     door = place.door("door", "--redis-save", place.path("door.image"))

@@ -27,7 +27,9 @@
 
 #include <errno.h>
 #include <reef/error.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define LOOK_NS_MIN UINT64_C(2000000000)
 
@@ -408,6 +410,41 @@ static int find_or_begin(struct reef_broker *broker,
 	return begin_save(broker, space, session, out);
 }
 
+/* True if what was said last of a space's saves begins like that. */
+static bool was_said_last(const struct reef_broker *broker, const char *saved,
+			  const char *failed, const char *now)
+{
+	uint64_t count = broker->events_count, i;
+	const char *text;
+
+	for (i = 0; i < count && i < BROKER_EVENTS; i++) {
+		text = broker->events[(count - 1 - i) % BROKER_EVENTS].text;
+		if (!strncmp(text, saved, strlen(saved)) ||
+		    !strncmp(text, failed, strlen(failed)))
+			return !strncmp(text, now, strlen(now));
+	}
+	return false;
+}
+
+/* Say what came of a save: what the session did with the copy we cannot see. Of
+ * a space that is saved again and again only what changes is said. */
+static void tell_outcome(struct reef_broker *broker, uint32_t space, int rc)
+{
+	const struct reef_state_space *row =
+		reef_state_space(broker->state, space);
+	char saved[64], failed[64];
+
+	snprintf(saved, sizeof(saved), "space %u (%.40s) was saved", space,
+		 row ? row->name : "");
+	snprintf(failed, sizeof(failed), "saving space %u failed", space);
+	if (was_said_last(broker, saved, failed, rc ? failed : saved))
+		return;
+	if (rc)
+		broker_event(broker, "%s: %s", failed, reef_error_text(rc));
+	else
+		broker_event(broker, "%s", saved);
+}
+
 BROKER_REQUEST(broker_space_save)
 {
 	uint32_t space = request->body.ask.space_save.space;
@@ -419,8 +456,14 @@ BROKER_REQUEST(broker_space_save)
 
 	if (rc)
 		return rc;
-	if (step < REEF_SAVE_BEGIN || step > REEF_SAVE_END)
+	if (step < REEF_SAVE_BEGIN || step > REEF_SAVE_TELL)
 		return -EINVAL;
+	if (step == REEF_SAVE_TELL) {
+		tell_outcome(
+			broker, space,
+			-(int)(request->body.ask.space_save.after & INT32_MAX));
+		return 0;
+	}
 	/* The answer to its END was lost, and it is over. */
 	if (step == REEF_SAVE_END && session->saved &&
 	    session->saved == request->body.ask.space_save.number)

@@ -2,6 +2,7 @@
  *
  *   BEGIN --> LOOK until CLOSED --> the view, names, sessions --> all pieces:
  *   READ, then into the file --> END --> the file is synced and gets its name
+ *   --> TELL, what came of it
  *
  * (1) What END does not confirm is thrown away: it is not of one moment.
  * (2) Syncing waits for the disk, so it comes after END, when others go on.
@@ -102,7 +103,7 @@ static int ask(struct saving *saving, enum reef_save_step step, uint32_t after,
 	if (rc)
 		return rc;
 	saving->looked_ns = reef_now_ns();
-	if (step != REEF_SAVE_END)
+	if (step < REEF_SAVE_END)
 		saving->reply = (answer ? answer : &own)->body.reply.space_save;
 	reef_answer_free(&own);
 	return 0;
@@ -356,6 +357,15 @@ static int copy_all(struct saving *saving, struct reef_image_writer *writer)
 
 /* --- all of it --- */
 
+/* Have the broker say what came of it, for whoever looks at the pool's events;
+ * but do not wait for one that is away. */
+static void tell(struct saving *saving, int rc)
+{
+	if (saving->reply.number && rc != -REEF_ENOLINK &&
+	    rc != -REEF_EFENCED && rc != -ETIMEDOUT)
+		(void)ask(saving, REEF_SAVE_TELL, (uint32_t)-rc, NULL);
+}
+
 static void fill_report(const struct saving *saving, const char *name,
 			uint64_t pause_ns, struct reef_image_report *report)
 {
@@ -439,6 +449,7 @@ int reef_space_save(struct reef *reef, const char *name, const char *path,
 		rc = client_image_file_init(&file, path);
 	if (!rc) {
 		rc = save_into(&saving, &file, &pause_ns);
+		tell(&saving, rc);
 		client_image_file_fini(&file);
 	}
 	if (!rc)

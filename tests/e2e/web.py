@@ -1,8 +1,6 @@
 """web.py REEF SCHEMA - metrics and status over HTTP, and what strangers, slow
 ones and crowds can do there."""
 
-import contextlib
-import http.client
 import json
 import os
 import re
@@ -17,7 +15,6 @@ from schema import faults
 from web_pool import Watched, Watcher, descriptors, server_of
 
 REEF = os.path.abspath(sys.argv[1])
-CROWD = 10000 if os.environ.get("REEF_SOAK") else 2000
 API = ("status", "nodes", "spaces", "sessions", "extents", "events")
 HEAD_MAX = 16384
 
@@ -243,42 +240,6 @@ def check_bad_heads_are_bounded(pool):
         assert not answer or re.match(rb"HTTP/1.[01] (4|5)\d\d ", answer), (
             data[:30], answer)
     assert pool.get("/health")[0] == 200
-
-
-def check_a_crowd_is_not_noticed(pool):
-    """Connections that say nothing, or half a head. Those beyond the bound wait
-    outside, and the pool is asked meanwhile as ever."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    up = pool.up()
-    pool.do("space", "create", "s")
-    before = descriptors(up.child.pid)
-    crowd = []
-    try:
-        for number in range(min(CROWD, most - 100)):
-            peer = socket.socket()
-            peer.setblocking(False)
-            peer.connect_ex(("127.0.0.1", pool.port))
-            crowd.append(peer)
-            if number % 2:
-                with contextlib.suppress(OSError):
-                    peer.send(b"GET /metrics HTTP/1.1\r\nHo")
-        pool.do("map", "put", "s", "m", "k", "v")
-        assert pool.do("map", "get", "s", "m", "k") == "v\n"
-        assert pool.status()["nodes"][0]["state"] == "ok"
-        assert descriptors(up.child.pid) <= before + 16
-        assert descriptors(server_of(up)) <= 128 + 64
-    finally:
-        for peer in crowd:
-            peer.close()
-    until("there is room again", lambda: answers(pool))
-
-
-def answers(pool):
-    try:
-        return pool.get("/health")[0] == 200
-    except OSError:
-        return False
 
 
 def check_it_is_started_again(pool):

@@ -260,6 +260,9 @@ struct reef_broker {
 	bool settles;		 /* a fiber answers them */
 	/* Of this start alone. */
 	struct broker_session *sessions;
+	/* By slot: where one is found at once, if there is memory for that. */
+	struct broker_session **slots;
+	uint32_t slots_count;
 	struct broker_user *users;	 /* users.c */
 	struct broker_telling *tellings; /* expel.c */
 	bool tellings_lost;

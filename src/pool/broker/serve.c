@@ -564,6 +564,7 @@ void reef_broker_stop(struct reef_broker *broker)
 	reef_journal_close(broker->journal);
 	reef_state_destroy(broker->state);
 	free(broker->versions);
+	free(broker->slots);
 	reef_secret_destroy(broker->key);
 	free(broker);
 }

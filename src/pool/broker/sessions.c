@@ -28,11 +28,36 @@
 struct broker_session *broker_session_find(struct reef_broker *broker,
 					   uint32_t id)
 {
+	const uint32_t slot = reef_session_slot(id);
 	struct broker_session *session = broker->sessions;
 
+	if (slot < broker->slots_count && broker->slots[slot] &&
+	    broker->slots[slot]->id == id)
+		return broker->slots[slot];
 	while (session && session->id != id)
 		session = session->next;
 	return session;
+}
+
+/* Let a session be found by its slot; without memory for it the list is
+ * searched. */
+static void index_session(struct reef_broker *broker,
+			  struct broker_session *session)
+{
+	const uint32_t slot = reef_session_slot(session->id);
+	const uint32_t count = 2 * slot + 64;
+	struct broker_session **slots = broker->slots;
+
+	if (slot >= broker->slots_count) {
+		slots = realloc(slots, count * sizeof(slots[0]));
+		if (!slots)
+			return;
+		memset(&slots[broker->slots_count], 0,
+		       (count - broker->slots_count) * sizeof(slots[0]));
+		broker->slots = slots;
+		broker->slots_count = count;
+	}
+	slots[slot] = session;
 }
 
 struct broker_session *broker_session_of(const struct reef_request *request)
@@ -100,6 +125,7 @@ static void add_session(struct reef_broker *broker,
 {
 	session->next = broker->sessions;
 	broker->sessions = session;
+	index_session(broker, session);
 }
 
 /* True while a request of another session is being served on this link: what it
@@ -422,9 +448,12 @@ void broker_session_link_lost(struct reef_broker *broker,
 void broker_session_unlink(struct reef_broker *broker,
 			   struct broker_session *session)
 {
+	const uint32_t slot = reef_session_slot(session->id);
 	struct broker_session **at = &broker->sessions;
 	struct broker_member *member;
 
+	if (slot < broker->slots_count && broker->slots[slot] == session)
+		broker->slots[slot] = NULL;
 	while (*at && *at != session)
 		at = &(*at)->next;
 	if (*at)

@@ -381,15 +381,17 @@ union reef_reply {
 		uint32_t node;
 		uint64_t ttl_ns; /* a node silent for longer is dead */
 		uint64_t broker_epoch;
-		uint64_t pool; /* the pool's id */
-	} node_register;       /* rows: itself, sessions fenced already */
+		uint64_t pool;	    /* the pool's id */
+		uint64_t period_ns; /* of its pulses */
+	} node_register;	    /* rows: itself, sessions fenced already */
 	struct reef_reply_recover {
 		/* Of each session that was named: 0: nothing of it is left in
 		 * the space. Else an error, as a positive number. */
 		uint32_t errors[REEF_RECOVER_MAX];
 	} recover;
 	struct {
-		uint32_t unsure; /* 1: too few nodes follow this broker */
+		uint32_t unsure;    /* 1: too few nodes follow this broker */
+		uint64_t period_ns; /* of its pulses from now on */
 	} node_pulse;
 	/* Replies to EXTENT_CREATE, REOPEN and PULL: the keys that clients
 	 * attach by; and to EXTENT_CLOSE: in keys, the read keys that nodes

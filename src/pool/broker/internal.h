@@ -137,6 +137,9 @@ struct broker_node {
 	struct reef_peer *peer; /* NULL: away, and not yet taken for dead */
 	bool ready;		/* told all its extents in this start */
 	uint64_t heard_ns;
+	/* nodes.c (10): it was told to pulse so often that its silence counts
+	 * soon; and it has something that makes that matter. */
+	bool is_told_often, pulses_often, fails_soon;
 	uint32_t messages; /* of its peer, when it was looked at last */
 	/* confirm.c */
 	uint64_t followed;  /* the epoch in which it followed us; 0: none */

@@ -34,6 +34,8 @@ void broker_node_unlink(struct broker_node *node);
 /* Forget a node that is DEAD or removed, and all that it told. */
 void broker_node_forget(struct reef_broker *broker, uint32_t id);
 uint64_t broker_node_ttl(const struct reef_broker *broker);
+/* How often nodes are to pulse. */
+uint64_t broker_pulse_period(const struct reef_broker *broker);
 /* Make a node DEAD in the state, and notice the spaces that it lent to; never
  * waits. */
 int broker_node_bury(struct reef_broker *broker, uint32_t id, const char *why);

@@ -41,6 +41,10 @@
  *     a slot must be less than half their range old. So one fence in
  *     FENCE_ALL_EVERY of a slot goes to all nodes. A process that stood still
  *     while its slot was given away 32,768 times is not known any more.
+ * (10) A node that has one of two copies is missed sooner than by its ttl:
+ *     after COPIES_TTL_NS, because nothing is lost by that. It is asked to
+ *     pulse as often as that needs, and judged so from then on. But one that
+ *     keeps nothing, and has the only copy of something, has its whole ttl.
  *
  *   (unknown)  --ADD: journaled-->  DEAD
  *   registered  --EXTENTS*, READY--> ready
@@ -64,6 +68,7 @@
 #define RETRY_MAX_NS (100 * MS)
 #define PULL_BYTES_PER_S UINT64_C(10000000) /* a slower pull is stuck */
 #define FENCE_ALL_EVERY 8192u
+#define COPIES_TTL_NS (1000 * MS)
 #define YIELDS 4 /* turns of fibers until a message is a heard pulse */
 
 struct broker_node *broker_node_find(struct reef_broker *broker, uint32_t id)
@@ -547,16 +552,77 @@ static void note_heard_nodes(struct reef_broker *broker, uint64_t now_ns)
 	}
 }
 
+/* The ttl of nodes that have one of two copies. */
+static uint64_t copies_ttl(const struct reef_broker *broker)
+{
+	uint64_t ttl_ns = broker_node_ttl(broker);
+
+	return ttl_ns < COPIES_TTL_NS ? ttl_ns : COPIES_TTL_NS;
+}
+
+static bool has_twins(const struct reef_broker *broker)
+{
+	struct reef_state_summary summary;
+
+	reef_state_summary(broker->state, &summary);
+	return summary.twins != 0;
+}
+
+uint64_t broker_pulse_period(const struct reef_broker *broker)
+{
+	return (has_twins(broker) ? copies_ttl(broker)
+				  : broker_node_ttl(broker)) /
+	       4;
+}
+
+/* Note which nodes (10) is about. */
+static void note_copies(struct reef_broker *broker)
+{
+	const struct reef_state_extent *extents;
+	const struct reef_state_node *state;
+	struct broker_node *node;
+	size_t count, i;
+
+	for (node = broker->nodes; node; node = node->next)
+		node->fails_soon = false;
+	if (!has_twins(broker))
+		return;
+	extents = reef_state_extents(broker->state, &count);
+	for (i = 0; i < count; i++) {
+		node = extents[i].twin
+			       ? broker_node_find(broker, extents[i].node)
+			       : NULL;
+		if (node)
+			node->fails_soon = true;
+	}
+	for (i = 0; i < count; i++) {
+		if (!extents[i].node || extents[i].twin)
+			continue;
+		node = broker_node_find(broker, extents[i].node);
+		state = reef_state_node(broker->state, extents[i].node);
+		if (node && state && !state->keeps)
+			node->fails_soon = false;
+	}
+}
+
+/* For how long a node may be silent. */
+static uint64_t silence_of(const struct reef_broker *broker,
+			   const struct broker_node *node)
+{
+	return node->fails_soon && node->pulses_often ? copies_ttl(broker)
+						      : broker_node_ttl(broker);
+}
+
 /* The first node that was not heard for its ttl, in which the broker was sure;
  * 0: none. */
 static uint32_t find_silent_node(struct reef_broker *broker, uint64_t now_ns)
 {
 	struct broker_node *node;
 
-	if (!broker->sure || broker->sure_ns + broker_node_ttl(broker) > now_ns)
-		return 0;
 	for (node = broker->nodes; node; node = node->next)
-		if (node->heard_ns + broker_node_ttl(broker) <= now_ns &&
+		if (broker->sure &&
+		    broker->sure_ns + silence_of(broker, node) <= now_ns &&
+		    node->heard_ns + silence_of(broker, node) <= now_ns &&
 		    !broker_is_needed(broker, node->id))
 			return node->id;
 	return 0;
@@ -572,7 +638,7 @@ static void bury_silent_nodes(struct reef_broker *broker, uint32_t number)
 
 	while (!broker->stopping) {
 		now_ns = reef_now_ns();
-		period_ns = broker_node_ttl(broker) / 4;
+		period_ns = broker_pulse_period(broker);
 		if (now_ns < last_ns + period_ns) {
 			if (broker_sleep(broker, last_ns + period_ns - now_ns))
 				return;
@@ -587,6 +653,7 @@ static void bury_silent_nodes(struct reef_broker *broker, uint32_t number)
 		for (i = 0; i < YIELDS; i++)
 			reef_fiber_yield();
 		note_heard_nodes(broker, now_ns);
+		note_copies(broker);
 		while (!broker->stopping &&
 		       (id = find_silent_node(broker, now_ns)) != 0)
 			if (broker_confirm_now(broker) ||

@@ -304,6 +304,7 @@ BROKER_REQUEST(broker_node_register)
 	answer->reply.node_register.ttl_ns = broker_node_ttl(broker);
 	answer->reply.node_register.broker_epoch = broker->epoch;
 	answer->reply.node_register.pool = summary.pool;
+	answer->reply.node_register.period_ns = broker_pulse_period(broker);
 	node = reef_state_node(broker->state, id);
 	broker_node_row(broker, NULL, node, room);
 	encode_fences(broker, request, broker_node_find(broker, id), room);
@@ -558,6 +559,11 @@ BROKER_REQUEST(broker_node_pulse)
 	node->links = request->body.ask.node_pulse.links;
 	node->wanted = request->body.ask.node_pulse.wanted;
 	answer->reply.node_pulse.unsure = !broker_is_sure(broker);
+	answer->reply.node_pulse.period_ns = broker_pulse_period(broker);
+	/* It has pulsed as it was told before, which may be seldom. */
+	node->pulses_often = node->is_told_often;
+	node->is_told_often = answer->reply.node_pulse.period_ns <
+			      broker_node_ttl(broker) / 4;
 	if (node->wanted && node->ready)
 		broker_reclaim(broker, node->id, node->wanted);
 	return 0;

@@ -156,6 +156,7 @@ struct reef_node {
 	uint32_t attempts, lives; /* since it was READY */
 	uint64_t pool;		  /* its id, as the broker told; 0: not yet */
 	uint64_t broker_epoch, ttl_ns;
+	uint64_t period_ns; /* of pulses, as the broker wants them */
 	/* The start of a broker that it follows (broker/confirm.c, 2), and the
 	 * last record that it confirmed. */
 	uint64_t followed_start;

@@ -236,6 +236,7 @@ static int send_register(struct reef_node *node, bool *dead)
 		node->pool = answer.body.reply.node_register.pool;
 		node_kept_note(node);
 		node->ttl_ns = answer.body.reply.node_register.ttl_ns;
+		node->period_ns = answer.body.reply.node_register.period_ns;
 		node->registered = answer.body.reply.node_register.node;
 	}
 	reef_answer_free(&answer);
@@ -378,21 +379,31 @@ static int send_pulse(struct reef_node *node)
 	if (rc)
 		return rc;
 	unsure = answer.body.reply.node_pulse.unsure;
+	node->period_ns = answer.body.reply.node_pulse.period_ns;
 	reef_answer_free(&answer);
 	/* (6) */
 	return unsure && has_other_brokers(node) ? -REEF_ENOLINK : 0;
 }
 
+/* How often the broker is to hear of us. Of a ttl it is a quarter; where the
+ * broker has to know sooner that we are gone, less. */
+static uint64_t pulse_period_ns(const struct reef_node *node)
+{
+	uint64_t period_ns = node->ttl_ns / 4;
+
+	if (node->period_ns && node->period_ns < period_ns)
+		period_ns = node->period_ns;
+	return period_ns > PAUSE_MIN_NS ? period_ns : PAUSE_MIN_NS;
+}
+
 /* Send pulses until the link is lost, or the broker knows us no more. */
 static int send_pulses(struct reef_node *node)
 {
-	uint64_t period_ns = node->ttl_ns / 4, last_ns = reef_now_ns();
-	uint64_t passed_ns;
+	uint64_t period_ns, passed_ns, last_ns = reef_now_ns();
 	int rc = 0;
 
-	if (period_ns < PAUSE_MIN_NS)
-		period_ns = PAUSE_MIN_NS;
 	while (!rc && !is_lost(node)) {
+		period_ns = pulse_period_ns(node);
 		passed_ns = reef_now_ns() - last_ns;
 		if (passed_ns < period_ns) {
 			rc = node_gate_wait(&node->gate, period_ns - passed_ns);

@@ -227,6 +227,7 @@ struct reef_state_summary {
 	/* What the next record of that kind must say. */
 	uint32_t next_user, next_node, next_space, next_extent;
 	uint64_t next_copy;
+	uint64_t twins;	     /* extents that are one */
 	uint64_t names;	     /* bound, in all spaces */
 	uint64_t generation; /* the last that a name was given */
 	uint32_t owner_era;

@@ -467,6 +467,62 @@ static void broker_failover_waits_for_the_copy_that_was_last(void **state)
 	}
 }
 
+/* Where nodes may be silent for long, a copy is missed after a second all the
+ * same; but not a node that keeps nothing and has the only copy of something.
+ */
+static int is_missed_soon(struct stub_pool *pool)
+{
+	struct story *story = (struct story *)pool;
+	const struct reef_row_extent *row;
+	struct reef_row_extent single;
+	uint64_t began_ns, took_ns;
+	struct reef_row look_at;
+	uint32_t plain, i;
+
+	TRY(begin(story));
+	pool->acknowledges = false;
+	TRY(driver_open(&pool->owner, "plain", REEF_POOL_CREATE, 0, 0, &plain));
+	TRY(driver_add(&pool->owner, plain, MIB, &single));
+	TRY(reef_sleep(SECOND));
+	i = (uint32_t)(stub_pool_stub(pool, single.node) - pool->stubs);
+	pool->stubs[i].mute = true;
+	TRY(reef_sleep(4 * SECOND));
+	TRY(driver_look(&pool->owner, REEF_ROW_NODE, single.node, &look_at));
+	WANT(look_at.node.state == REEF_NODE_OK);
+	pool->stubs[i].mute = false;
+	TRY(reef_sleep(SECOND));
+	TRY(renew(story, &story->writer));
+	row = find_row(&story->writer, story->numbers[0]);
+	if (row->node == single.node)
+		row = find_row(&story->writer, row->twin);
+	i = (uint32_t)(stub_pool_stub(pool, row->node) - pool->stubs);
+	began_ns = reef_now_ns();
+	story->down[i] = true;
+	TRY(stub_kill(&pool->stubs[i]));
+	while (find_row(&story->writer, story->numbers[0])->epoch == 1 ||
+	       try_write(story, 0)) {
+		TRY(reef_sleep(MILLISECOND));
+		TRY(renew(story, &story->writer));
+	}
+	took_ns = reef_now_ns() - began_ns;
+	WANT(took_ns > 700 * MILLISECOND && took_ns < 2 * SECOND);
+	return 0;
+}
+
+static void broker_failover_node_with_copies_is_missed_soon(void **state)
+{
+	static struct story story;
+
+	for (uint64_t seed = seeds_first(); seeds_has(seed, 8); seed++) {
+		story = (struct story){0};
+		story.pool.options.node_ttl_ns = 10 * SECOND;
+		/* None of them keeps its memory. */
+		assert_int_equal(run_story(is_missed_soon, (seed << STUBS) - 1,
+					   0, REEF_MUTANT_NONE, &story),
+				 0);
+	}
+}
+
 #if !SANITIZED
 static void find_mutant(enum reef_mutant mutant, bool calm)
 {
@@ -496,13 +552,13 @@ static void broker_failover_mutants_are_found(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(broker_failover_loses_nothing),
-		cmocka_unit_test(broker_failover_goes_on_where_a_broker_died),
-		cmocka_unit_test(
-			broker_failover_waits_for_the_copy_that_was_last),
+	const struct CMUnitTest tests[] =
+	{ cmocka_unit_test(broker_failover_loses_nothing),
+	  cmocka_unit_test(broker_failover_goes_on_where_a_broker_died),
+	  cmocka_unit_test(broker_failover_waits_for_the_copy_that_was_last),
+	  cmocka_unit_test(broker_failover_node_with_copies_is_missed_soon),
 #if !SANITIZED
-		cmocka_unit_test(broker_failover_mutants_are_found),
+	  cmocka_unit_test(broker_failover_mutants_are_found),
 #endif
 	};
 

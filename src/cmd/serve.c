@@ -365,6 +365,15 @@ static int report_taken(const struct server *server, enum reef_host_step step)
 		node ? "node-" : "");
 }
 
+static int report_foreign(const struct server *server)
+{
+	return operate_say(server->name,
+			   "the memory that is kept in %s, or by a holder (see "
+			   "`reef doctor`), is another node's, or of another "
+			   "pool; nothing was changed",
+			   server->settings.data);
+}
+
 static int report_start_failed(const struct server *server,
 			       enum reef_host_step step, int rc)
 {
@@ -405,12 +414,17 @@ static int report_start_failed(const struct server *server,
 					   server->settings.data);
 		break;
 	case -REEF_EFOREIGN:
-		return operate_say(name,
-				   "the memory that is kept in %s, or by a "
-				   "holder (see `reef doctor`), is another "
-				   "node's, or of another pool; nothing was "
-				   "changed",
-				   server->settings.data);
+		return report_foreign(server);
+	case -REEF_EVERSION:
+		if (step == REEF_HOST_NODE)
+			return operate_say(name,
+					   "the image of its memory in "
+					   "%s/node-* is of another version of "
+					   "reef, or damaged; nothing was "
+					   "changed. Remove the file `clean` "
+					   "there to start without it",
+					   server->settings.data);
+		break;
 	case -REEF_ECORRUPT:
 		if (step == REEF_HOST_NODE)
 			return operate_say(name,
@@ -432,16 +446,27 @@ static int report_start_failed(const struct server *server,
 			   reef_error_name(rc));
 }
 
-/* A node on its own waits for its broker; but if the broker has refused it for
- * good, that is printed. Returns 1 then. */
+/* A node on its own waits for its broker; but if one of them has refused the
+ * other for good, that is printed. Returns 1 then. */
 static int report_refused(const struct server *server)
 {
 	const char *key = subject_of_step(server, REEF_HOST_KEY);
 	struct reef_node_status status;
 
-	if (!reef_host_node(server->host) || reef_host_broker(server->host))
+	if (!reef_host_node(server->host))
 		return 0;
 	reef_node_status(reef_host_node(server->host), &status);
+	if (reef_host_broker(server->host)) {
+		if (status.link == -REEF_EFOREIGN)
+			return report_foreign(server);
+		if (status.link == -REEF_EOLDER)
+			return operate_say(server->name,
+					   "the journal in %s is older than "
+					   "the memory of the node: an old "
+					   "copy; nothing was changed",
+					   server->settings.data);
+		return 0;
+	}
 	switch (status.link) {
 	case -REEF_EAUTH:
 		return operate_say(server->name,
@@ -700,7 +725,7 @@ static int serve_fiber(void *arg)
 	server->bar.what = "saves";
 	reef_host_stop(server->host);
 	cmd_bar_end(&server->bar);
-	if (server->saved.done && server->saved.extents)
+	if (server->saved.saved && server->saved.extents)
 		print_kept("saved", server->saved.extents, server->saved.bytes,
 			   server->saved.took_ns);
 	reef_sched_stop(server->sched);

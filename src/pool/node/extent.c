@@ -556,6 +556,8 @@ static int look_at_reopen(struct reef_node *node, uint32_t number,
 		return rc ? rc : copy_keys(extent, keys);
 	}
 	if (extent->job == NODE_IDLE)
+		rc = node_kept_lend(node);
+	if (!rc && extent->job == NODE_IDLE)
 		rc = start_job(node, extent, NODE_REOPEN,
 			       (struct node_job){.epoch = epoch});
 	*awaited = extent;

@@ -280,6 +280,8 @@ int node_kept_add(struct reef_node *node, const struct node_extent *extent);
 void node_kept_forget(struct reef_node *node, struct node_extent *extent);
 /* Keep whose memory it is, and whom the node follows. */
 void node_kept_note(struct reef_node *node);
+/* What is here is about to be lent: keep.h (8). May be repeated. */
+int node_kept_lend(struct reef_node *node);
 /* With every pulse: see that all is still kept. */
 void node_kept_tend(struct reef_node *node);
 /* End the processes of a session that an earlier life let in, and that have

@@ -29,8 +29,9 @@
  *     was saved elsewhere: so whoever destroys it before that takes no pages
  *     from who has them, too.
  * (8) What `take` gave is not given again once the node lends it: a keep that
- *     would give it again (an image) is told so by `spend`, before the node
- *     registers.
+ *     would give it again (an image) is told so by `lend`, before the node is
+ *     READY, and before it opens anything. A node that is refused lends
+ *     nothing, so all stays as it was, however its process ends.
  *
  * Thread: owner, which is the node's; calls may block for as long as a message
  * to a process of this machine takes, take and save as long as they need. */
@@ -94,10 +95,13 @@ struct reef_keep_ops {
 		   struct reef_memory *memory);
 	void (*forget)(struct reef_keep *keep, uint32_t extent);
 	void (*note)(struct reef_keep *keep, const struct reef_keep_head *head);
-	/* Optional (8). kept: what the node has, from here or from another
-	 * keep. Nothing is there: 0.  1: all of that is here, and more; it
-	 * stays as it is.  -EEXIST: so it does, and has not all of that.
-	 * -REEF_ECORRUPT; else as files' calls. */
+	/* Optional (8). kept: what the node has. May be repeated.  Error: it
+	 * must not be lent. */
+	int (*lend)(struct reef_keep *keep, const struct reef_kept *kept);
+	/* Optional: what another keep has is lent; is it older than this?
+	 * kept: what that has. Nothing is there: 0.  1: all of that is here,
+	 * and more; it stays as it is.  -EEXIST: so it does, and has not all of
+	 * that. -REEF_ECORRUPT; else as files' calls. */
 	int (*spend)(struct reef_keep *keep, const struct reef_kept *kept);
 	/* Optional (6).  0: it was saved, the memory itself is not needed.  1:
 	 * the keep has the memory itself, which must stay as it is.  Error:

@@ -13,6 +13,7 @@ struct both_keep {
 	struct reef_keep keep;
 	struct reef_keep *holder, *image;
 	bool spend_only;
+	bool unlent; /* the image was taken, and nobody else has it yet */
 	struct reef_keep_both_report report;
 };
 
@@ -43,6 +44,21 @@ static void give_to_holder(struct both_keep *own, const struct reef_kept *kept)
 			 reef_error_text(rc));
 }
 
+/* (2) */
+static int both_lend(struct reef_keep *keep, const struct reef_kept *kept)
+{
+	struct both_keep *own = of(keep);
+	int rc;
+
+	if (!own->unlent)
+		return 0;
+	if (own->holder)
+		give_to_holder(own, kept);
+	rc = own->image->ops->lend(own->image, kept);
+	own->unlent = rc != 0;
+	return rc;
+}
+
 /* Take the image in place of a holder's answer without memory. */
 static int take_image(struct both_keep *own,
 		      const struct reef_memory_options *like,
@@ -53,13 +69,7 @@ static int take_image(struct both_keep *own,
 
 	if (rc || !kept.head.pool)
 		return rc;
-	if (own->holder)
-		give_to_holder(own, &kept);
-	rc = own->image->ops->spend(own->image, &kept);
-	if (rc) {
-		reef_kept_fini(&kept);
-		return rc;
-	}
+	own->unlent = true;
 	own->report.from_image = kept.extents_count > 0;
 	reef_kept_fini(out);
 	*out = kept;
@@ -190,6 +200,7 @@ static const struct reef_keep_ops both_ops = {
 	.forget = both_forget,
 	.note = both_note,
 	.tend = both_tend,
+	.lend = both_lend,
 	.save = both_save,
 };
 

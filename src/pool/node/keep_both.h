@@ -5,7 +5,8 @@
  * (1) What the holder has is taken; if it has no memory, the image, if it is
  *     clean; else nothing.
  * (2) What comes from the image is with the holder before the image is spent,
- *     and what comes from the holder spends the image. So a process that ends
+ *     and both happen only when the node lends it (keep.h, 8); what comes from
+ *     the holder spends the image. So a process that ends
  *     in between loses nothing, and no older memory comes back later.
  * (3) A clean image is never older than what the holder has (2). If it has
  *     more, the process ended while (2) was under way, and the image is taken.

@@ -22,6 +22,7 @@ struct image_keep {
 	struct reef_keep keep;
 	struct reef_store *store;
 	struct reef_disk_file *lock; /* NULL: not taken yet */
+	bool taken; /* an image was, and its mark is still there */
 	struct reef_keep_image_options options;
 	struct reef_keep_image_report report;
 };
@@ -160,11 +161,26 @@ static int image_take(struct reef_keep *keep,
 		reef_kept_fini(&kept);
 		return rc;
 	}
+	own->taken = number != 0;
 	*out = kept;
 	return 0;
 }
 
-/* --- spend --- */
+/* --- lend, spend --- */
+
+static int image_lend(struct reef_keep *keep, const struct reef_kept *kept)
+{
+	struct image_keep *own = of(keep);
+	uint64_t number;
+	int rc;
+
+	if (!own->taken || REEF_MUTATED(KEEP_CLEAN_TWICE))
+		return 0;
+	rc = reef_image_unmark(own->store, MARK, &number);
+	if (!rc)
+		own->taken = false;
+	return rc;
+}
 
 /* True if an image has all of those extents; both are in order. */
 static bool has_extents(const struct reef_image_about *about,
@@ -327,7 +343,7 @@ static int image_save(struct reef_keep *keep, const struct reef_kept *kept)
 	if (rc == 0)
 		rc = write_image(own, kept, &about);
 	own->report.took_ns = reef_now_ns() - start_ns;
-	own->report.done = rc == 0;
+	own->report.done = own->report.saved = rc == 0;
 	free(extents);
 	return rc;
 }
@@ -354,6 +370,7 @@ static const struct reef_keep_ops image_ops = {
 	.add = image_add,
 	.forget = image_forget,
 	.note = image_note,
+	.lend = image_lend,
 	.spend = image_spend,
 	.save = image_save,
 };

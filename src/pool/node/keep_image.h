@@ -4,7 +4,7 @@
  * (1) `save` writes one image of all extents, then the clean mark with that
  *     image's number. Both are durable when it returns; an error leaves no
  *     mark.
- * (2) `take` believes an image only if it is marked. `spend` takes the mark
+ * (2) `take` believes an image only if it is marked. `lend` takes the mark
  *     away, durably: what the node lends from then on is newer than the image,
  *     so the image must not come back. The file itself goes when the next one
  *     is about to be written: on some disks that takes longer than to read it,
@@ -33,7 +33,8 @@ struct reef_keep_image_options {
 
 /* What was found by take, or written by save. */
 struct reef_keep_image_report {
-	bool done; /* an image was taken, or saved */
+	bool done;  /* an image was taken, or saved */
+	bool saved; /* it was saved */
 	uint32_t extents;
 	uint64_t bytes;
 	uint64_t unix_ns; /* when it was made */

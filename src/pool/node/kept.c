@@ -73,8 +73,6 @@ int node_kept_take(struct reef_node *node)
 		return rc;
 	if (kept.head.pool && kept.head.node != node->key->node)
 		rc = -REEF_EFOREIGN;
-	if (!rc && ops_of(node)->spend)
-		rc = ops_of(node)->spend(node->options.keep, &kept);
 	if (!rc)
 		take_head(node, &kept.head);
 	for (i = 0; !rc && i < kept.extents_count; i++) {
@@ -95,6 +93,29 @@ int node_kept_take(struct reef_node *node)
 			 "have mapped",
 			 kept.extents_count, node->ghosts_count);
 	reef_kept_fini(&kept);
+	return rc;
+}
+
+int node_kept_lend(struct reef_node *node)
+{
+	struct reef_kept kept = {.head = head_of(node)};
+	struct node_extent *extent;
+	int rc;
+
+	if (!node_keeps(node) || !ops_of(node)->lend)
+		return 0;
+	kept.extents = calloc(node->extents_count + 1, sizeof(*kept.extents));
+	if (!kept.extents)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < node->extents_count; i++) {
+		extent = node->extents[i];
+		if (extent->memory && extent->state != NODE_MAKING)
+			kept.extents[kept.extents_count++] =
+				(struct reef_kept_extent){line_of(extent),
+							  extent->memory};
+	}
+	rc = ops_of(node)->lend(node->options.keep, &kept);
+	free(kept.extents);
 	return rc;
 }
 

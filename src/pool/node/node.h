@@ -92,7 +92,8 @@ struct reef_node_status {
 };
 void reef_node_status(const struct reef_node *node,
 		      struct reef_node_status *out);
-/* Wait until it is registered, or timeout. In a fiber.  -ETIMEDOUT. */
+/* Wait until it is registered, or timeout. In a fiber.  -ETIMEDOUT.
+ * -REEF_EFOREIGN, -REEF_EOLDER: it and its broker do not fit. */
 int reef_node_wait(struct reef_node *node, uint64_t timeout_ns);
 
 #endif

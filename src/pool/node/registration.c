@@ -18,6 +18,7 @@
  * (7) A broker of another pool than the one that the memory here is of, or
  *     whose journal is older than that, is refused, by itself or by us. Nothing
  *     is deleted for it.
+ *     So what is kept is spent (keep.h, 8) when a broker has taken it in.
  * (8) A life that was taken for dead before it was READY is not followed by the
  *     next one at once: a broker that takes every life for dead is not asked
  *     without end.
@@ -341,6 +342,8 @@ static int join_broker(struct reef_node *node, bool *dead)
 		rc = send_register(node, dead);
 	if (!rc)
 		rc = send_extents(node);
+	if (!rc)
+		rc = node_kept_lend(node);
 	return rc ? rc
 		  : reef_fiber_spawn(node->sched, send_ready, node,
 				     &node->ready);

@@ -466,6 +466,8 @@ int reef_node_wait(struct reef_node *node, uint64_t timeout_ns)
 		passed_ns = reef_now_ns() - start_ns;
 		if (passed_ns >= timeout_ns)
 			return -ETIMEDOUT;
+		if (node->refused)
+			return node->link;
 		rc = node_gate_wait(&node->gate, timeout_ns - passed_ns);
 		if (rc == -ETIMEDOUT)
 			rc = 0; /* the loop checks link and time itself */

@@ -91,6 +91,12 @@ static int fake_spend(struct reef_keep *keep, const struct reef_kept *kept)
 	return rc;
 }
 
+static int fake_lend(struct reef_keep *keep, const struct reef_kept *kept)
+{
+	tell(keep, "lend");
+	return 0;
+}
+
 static int fake_save(struct reef_keep *keep, const struct reef_kept *kept)
 {
 	tell(keep, "save");
@@ -107,6 +113,7 @@ static const struct reef_keep_ops fake_ops = {
 	.add = fake_add,
 	.forget = fake_forget,
 	.note = fake_note,
+	.lend = fake_lend,
 	.spend = fake_spend,
 	.save = fake_save,
 	.release = fake_release,
@@ -137,7 +144,8 @@ static struct reef_keep *join(bool with_holder, bool with_image,
 	return keep;
 }
 
-/* Take; returns how many extents, or an error. `told` is what both are told. */
+/* Take and lend; returns how many extents, or an error. `told` is what both are
+ * told. */
 static int take(bool with_holder, bool with_image, bool spend_only,
 		const char *told)
 {
@@ -149,6 +157,8 @@ static int take(bool with_holder, bool with_image, bool spend_only,
 		rc = (int)kept.extents_count;
 		assert_int_equal(reef_keep_both_report(keep)->extents, rc);
 		assert_int_equal(reef_keep_both_report(keep)->bytes, rc * SIZE);
+		assert_int_equal(keep->ops->lend(keep, &kept), 0);
+		assert_int_equal(keep->ops->lend(keep, &kept), 0); /* once */
 	} else {
 		assert_int_equal(kept.extents_count, 0);
 	}
@@ -190,16 +200,30 @@ static void keep_both_takes_the_image_if_the_holder_is_empty(void **state)
 	image.extents = 2;
 	assert_int_equal(take(true, true, false,
 			      "holder.take image.take holder.note holder.add "
-			      "holder.add image.spend"),
+			      "holder.add image.lend"),
 			 2);
 	reset(state);
 	image.extents = 2;
-	assert_int_equal(take(false, true, false, "image.take image.spend"), 2);
+	assert_int_equal(take(false, true, false, "image.take image.lend"), 2);
 	reset(state);
 	image.extents = 2;
 	assert_int_equal(take(true, true, true, "holder.take"), 0);
 	reset(state);
 	assert_int_equal(take(true, true, false, "holder.take image.take"), 0);
+}
+
+/* A node that is refused lends nothing: nothing is told of it. */
+static void keep_both_spends_nothing_that_is_not_lent(void **state)
+{
+	struct reef_keep *keep = join(true, true, false);
+	struct reef_kept kept = {0};
+
+	image.extents = 2;
+	assert_int_equal(keep->ops->take(keep, &like, &kept), 0);
+	assert_int_equal(kept.extents_count, 2);
+	assert_string_equal(story, "holder.take image.take");
+	reef_kept_fini(&kept);
+	reef_keep_both_destroy(keep);
 }
 
 static void keep_both_takes_the_image_without_a_working_holder(void **state)
@@ -208,7 +232,7 @@ static void keep_both_takes_the_image_without_a_working_holder(void **state)
 	holder.add_rc = -EPIPE;
 	assert_int_equal(take(true, true, false,
 			      "holder.take image.take holder.note holder.add "
-			      "image.spend"),
+			      "image.lend"),
 			 2);
 }
 
@@ -221,7 +245,7 @@ static void keep_both_takes_the_image_that_has_more(void **state)
 	assert_int_equal(take(true, true, false,
 			      "holder.take image.spend holder.forget "
 			      "image.take holder.note holder.add holder.add "
-			      "image.spend"),
+			      "image.lend"),
 			 2);
 }
 
@@ -294,6 +318,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(keep_both_takes_from_the_holder_and_spends_the_image),
 		TEST(keep_both_takes_the_image_if_the_holder_is_empty),
+		TEST(keep_both_spends_nothing_that_is_not_lent),
 		TEST(keep_both_takes_the_image_without_a_working_holder),
 		TEST(keep_both_takes_the_image_that_has_more),
 		TEST(keep_both_takes_nothing_if_they_differ),

@@ -96,7 +96,7 @@ static int take(struct reef_store *store)
 	assert_int_equal(reef_keep_image_report(keep)->done,
 			 rc == 0 && kept.extents_count);
 	if (rc == 0)
-		assert_int_equal(keep->ops->spend(keep, &kept), 0);
+		assert_int_equal(keep->ops->lend(keep, &kept), 0);
 	if (rc == 0 && kept.extents_count) {
 		assert_memory_equal(&kept.head, &head, sizeof(head));
 		assert_int_equal(kept.extents[0].line.copy, 70);

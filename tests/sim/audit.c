@@ -25,15 +25,24 @@ static int add_home(void *context, const struct reef_space_info *info)
 	return 0;
 }
 
+/* How many units there are for blocks. With copies one extent may find no other
+ * node for its second. */
+static uint64_t count_units(const struct cluster *cluster)
+{
+	const struct cluster_options *options = &cluster->options;
+	uint64_t extents =
+		options->nodes * (options->capacity / options->extent_size);
+
+	if (options->copies > 1)
+		extents = extents / options->copies - 1;
+	return extents * (options->extent_size / REEF_UNIT_SIZE - 1);
+}
+
 /* Take all there is, a unit each time. */
 int audit_memory(struct client *client, uint64_t pinned)
 {
 	struct cluster *cluster = client->cluster;
-	uint64_t extents =
-		cluster->options.nodes *
-		(cluster->options.capacity / cluster->options.extent_size);
-	uint64_t units =
-		extents * (cluster->options.extent_size / REEF_UNIT_SIZE - 1);
+	uint64_t units = count_units(cluster);
 	uint64_t taken = 0, address, doubts = reef_heap_doubts();
 	uint32_t tries = 0;
 	int rc;

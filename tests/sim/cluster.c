@@ -597,6 +597,8 @@ static void set_defaults(struct cluster_options *options)
 	DEFAULT(nodes, 2);
 	DEFAULT(clients, 4);
 	DEFAULT(capacity, 32ull << 20);
+	DEFAULT(copies, 1);
+	options->capacity *= options->copies;
 	DEFAULT(extent_size, 2ull << 20);
 	DEFAULT(ttl_ns, 100 * MILLISECOND);
 	DEFAULT(node_ttl_ns, 200 * MILLISECOND);

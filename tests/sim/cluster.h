@@ -88,7 +88,8 @@ struct cluster_options {
 	uint32_t chaos;		 /* enum chaos */
 	uint64_t chaos_every_ns; /* on average; 40 ms */
 	uint32_t nodes, clients; /* 2, 4 */
-	uint64_t capacity;	 /* of a node; 32 MiB */
+	uint32_t copies;	 /* of the memory of the program's space; 1 */
+	uint64_t capacity;	 /* of a node; 32 MiB; for each copy */
 	uint64_t extent_size;	 /* 2 MiB */
 	uint64_t ttl_ns;	 /* 100 ms */
 	uint64_t node_ttl_ns;	 /* 200 ms */

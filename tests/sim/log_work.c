@@ -636,7 +636,10 @@ void workload_watch(struct cluster *cluster, uint64_t at_ns)
 
 static int open_space(struct worker *worker, struct reef *reef)
 {
-	const struct reef_space_options options = {.flags = REEF_SPACE_CREATE};
+	const struct reef_space_options options = {
+		.flags = REEF_SPACE_CREATE,
+		.copies = (uint8_t)worker->client->cluster->options.copies,
+	};
 
 	return judge(worker, "open the space",
 		     reef_space_open(reef, DATA, &options, &worker->space));

@@ -1,6 +1,6 @@
 /* main.c - seeds, scenarios, mutants, of either program (program.h).
  *
- *   pool run [--seeds N] [--from SEED] [--scenario NAME]
+ *   pool run [--seeds N] [--from SEED] [--scenario NAME] [--copies N]
  *   pool mutants [--seeds N] [--mutant NAME] [--scenario NAME]
  *   pool same [--seeds N]        the same seed twice, the same trace
  *   pool seed N [--scenario NAME] [--mutant NAME]    replays one, and tells
@@ -26,6 +26,7 @@ struct arguments {
 };
 
 static struct cluster cluster; /* large */
+static uint32_t copies;	       /* --copies; 0: as the scenario says */
 
 static const char *name_of(const struct mutant *mutant)
 {
@@ -40,6 +41,8 @@ static int run_one(const struct scenario *scenario, const struct mutant *mutant,
 
 	options.seed = seed;
 	options.trace = trace;
+	if (copies)
+		options.copies = copies;
 	reef_mutate(mutant ? mutant->number : REEF_MUTANT_NONE);
 	rc = cluster_run(&options, &cluster);
 	reef_mutate(REEF_MUTANT_NONE);
@@ -221,7 +224,7 @@ static int usage(void)
 {
 	fprintf(stderr,
 		"usage: %s run|mutants|same|seed N [--seeds N] [--from SEED]\n"
-		"            [--scenario NAME] [--mutant NAME]\n",
+		"            [--scenario NAME] [--mutant NAME] [--copies N]\n",
 		program.name);
 	return 2;
 }
@@ -236,6 +239,8 @@ static bool read_arguments(int argc, char **argv, int from,
 			arguments->seeds = strtoull(argv[i + 1], NULL, 10);
 		else if (!strcmp(argv[i], "--from"))
 			arguments->from = strtoull(argv[i + 1], NULL, 10);
+		else if (!strcmp(argv[i], "--copies"))
+			copies = (uint32_t)strtoul(argv[i + 1], NULL, 10);
 		else if (!strcmp(argv[i], "--scenario"))
 			arguments->scenario = argv[i + 1];
 		else if (!strcmp(argv[i], "--mutant"))

@@ -789,7 +789,10 @@ static int make_word(struct client *client)
 
 static int open_space(struct worker *worker, struct reef *reef)
 {
-	const struct reef_space_options options = {.flags = REEF_SPACE_CREATE};
+	const struct reef_space_options options = {
+		.flags = REEF_SPACE_CREATE,
+		.copies = (uint8_t)worker->client->cluster->options.copies,
+	};
 
 	worker->own.reef = reef;
 	return judge(worker, "open the space",

@@ -435,6 +435,19 @@ bool client_lease_runs(const struct reef_client *client)
 	       atomic_load(&client->looked_ns) + ttl_ns - ttl_ns / 8;
 }
 
+/* Wait for a while, whatever happens meanwhile, or until the lease runs: fibers
+ * that have it renewed would else wake each other for ever. */
+static int pause_for_lease(struct reef_client *client)
+{
+	uint64_t until_ns = reef_now_ns() + LEASE_PAUSE_NS, now_ns;
+	int rc = 0;
+
+	while (!rc && !client_lease_runs(client) && !client_over(client) &&
+	       (now_ns = reef_now_ns()) < until_ns)
+		rc = client_wait(&client->changed, until_ns - now_ns);
+	return rc;
+}
+
 static int run_lease(struct reef_client *client, struct client_job *job)
 {
 	uint64_t until_ns = reef_now_ns() + client_patience_ns(client);
@@ -449,7 +462,7 @@ static int run_lease(struct reef_client *client, struct client_job *job)
 			break;
 		client->renew_now = true;
 		client_wake(&client->changed);
-		rc = client_wait(&client->changed, LEASE_PAUSE_NS);
+		rc = pause_for_lease(client);
 	}
 	return rc;
 }

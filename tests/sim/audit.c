@@ -21,7 +21,8 @@ static int add_home(void *context, const struct reef_space_info *info)
 
 	/* One of each extent is its header's. */
 	if (!strcmp(info->name, "home"))
-		*pinned += info->used / REEF_UNIT_SIZE - info->extents;
+		*pinned += info->used / REEF_UNIT_SIZE / info->copies -
+			   info->extents;
 	return 0;
 }
 

@@ -516,25 +516,41 @@ static int see_node_paused(struct trouble *trouble)
 	return rc;
 }
 
+/* With copies one node at a time, when the one before was missed and its copies
+ * were made anew: then nothing is lost. */
+static bool may_harm_node(struct cluster *cluster, uint64_t lasts_ns)
+{
+	uint64_t now_ns = reef_now_ns();
+
+	if (cluster->options.copies == 1)
+		return true;
+	if (now_ns < cluster->harmed_until_ns || !cluster_is_whole(cluster))
+		return false;
+	cluster->harmed_until_ns =
+		now_ns + lasts_ns + 2 * cluster->options.node_ttl_ns;
+	return true;
+}
+
 static void harm_node(struct cluster *cluster, bool pause)
 {
 	uint32_t index = (uint32_t)reef_random_below(&cluster->random,
 						     cluster->options.nodes);
 	uint64_t ttl_ns = cluster->options.node_ttl_ns;
+	uint64_t lasts_ns = between(cluster, MILLISECOND, 4 * ttl_ns);
 
-	if (cluster->node_is_down[index])
+	if (cluster->node_is_down[index] || !may_harm_node(cluster, lasts_ns))
 		return;
 	cluster->node_is_down[index] = true;
-	cluster->nodes_died = !cluster->options.keeps;
+	cluster->nodes_died =
+		!cluster->options.keeps && cluster->options.copies == 1;
 	/* Whoever waits for it may be ended for what it pins. */
 	for (uint32_t i = 0; i < cluster->options.clients; i++)
 		cluster->seats[i].has_waited = true;
-	begin(cluster,
-	      &(struct trouble){
-		      .see = pause ? see_node_paused : see_node_killed,
-		      .index = index,
-		      .lasts_ns = between(cluster, MILLISECOND, 4 * ttl_ns),
-	      });
+	begin(cluster, &(struct trouble){
+			       .see = pause ? see_node_paused : see_node_killed,
+			       .index = index,
+			       .lasts_ns = lasts_ns,
+		       });
 }
 
 /* --- an operator's orders --- */

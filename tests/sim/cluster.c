@@ -143,6 +143,24 @@ static struct reef_broker *find_chosen(const struct cluster *cluster)
 	return best;
 }
 
+bool cluster_is_whole(const struct cluster *cluster)
+{
+	const struct reef_broker *broker = find_chosen(cluster);
+	const struct reef_state_extent *extents;
+	size_t count;
+
+	if (!broker)
+		return false;
+	extents = reef_state_extents(broker->state, &count);
+	for (size_t i = 0; i < count; i++)
+		if (extents[i].state != REEF_EXTENT_LIVE || !extents[i].twin)
+			return false;
+	for (uint32_t i = 0; i < cluster->options.nodes; i++)
+		if (cluster->node_is_down[i])
+			return false;
+	return true;
+}
+
 /* It ends, but what it published was durable and confirmed. */
 static void end_broker(struct cluster *cluster,
 		       const struct reef_broker *broker)

@@ -194,6 +194,7 @@ struct cluster {
 	struct reef_node *running[NODES_MAX];	 /* NULL: down */
 	struct reef_node_status seen[NODES_MAX]; /* by cluster_watch */
 	bool node_is_down[NODES_MAX];
+	uint64_t harmed_until_ns; /* chaos.c, with copies */
 	struct sim_keep keeps[NODES_MAX];
 	bool broker_is_down;
 	uint64_t epoch; /* of the last broker */
@@ -246,6 +247,8 @@ cluster_trace(struct cluster *cluster, const char *format, ...);
 const char *cluster_places(const struct cluster *cluster);
 int cluster_mesh(const struct cluster *cluster, struct reef_sim_host *host,
 		 struct reef_mesh **out);
+/* True if all nodes are up, and all memory has two copies, in use. */
+bool cluster_is_whole(const struct cluster *cluster);
 int cluster_broker_main(struct reef_sim_host *host, void *arg);
 int cluster_node_main(struct reef_sim_host *host, void *arg);
 int cluster_client_main(struct reef_sim_host *host, void *arg);

@@ -801,7 +801,10 @@ static int open_space(struct worker *worker, struct reef *reef)
 
 int workload_begin(struct client *client)
 {
-	const struct reef_space_options options = {.flags = REEF_SPACE_CREATE};
+	const struct reef_space_options options = {
+		.flags = REEF_SPACE_CREATE,
+		.copies = (uint8_t)client->cluster->options.copies,
+	};
 	struct worker *worker = malloc(sizeof(*worker));
 	int rc;
 

@@ -285,6 +285,19 @@ static uint8_t carry_written(const struct route *was, const struct route *is,
 	return 0;
 }
 
+/* A WRITE was done at one more of the copies, or its row has changed: it is
+ * done where it was at all that there are. */
+static void note_written(struct client_copies *copies, uint32_t i, uint8_t at)
+{
+	struct item *item = item_of(copies, i);
+
+	item->written |= at;
+	if (item->written & AT_PRIMARY &&
+	    (!item->route.twin || item->written & AT_ARBITER ||
+	     REEF_MUTATED(COPIES_WRITE_ONE)))
+		finish(copies, i, 0);
+}
+
 static void change_route(struct item *item, const struct route *route)
 {
 	const struct route *was = &item->route;
@@ -383,6 +396,7 @@ static int find_route(struct client_copies *copies, uint32_t i)
 		rc = copies->state == ASKING ? -EAGAIN : 0;
 	} else {
 		change_route(item_of(copies, i), &route);
+		note_written(copies, i, 0);
 	}
 	return rc;
 }
@@ -578,15 +592,16 @@ static void note_gone(struct client_copies *copies, uint32_t i)
 		copies->gone_for = i + 1;
 }
 
-/* A WRITE has both copies. */
-static void note_written(struct client_copies *copies, uint32_t i, uint8_t at)
+/* True if our operand, found at the arbiter, is our own doing. That of an FAA
+ * may be another's, who added the same. */
+static bool is_our_own(const struct client_copies *copies, uint32_t i,
+		       const struct item *item)
 {
-	struct item *item = item_of(copies, i);
-
-	item->written |= at;
-	if (!item->route.twin || REEF_MUTATED(COPIES_WRITE_ONE) ||
-	    item->written == (AT_PRIMARY | AT_ARBITER))
-		finish(copies, i, 0);
+	if (item->has_won && item->won_at && item->won_at == item->route.twin)
+		return true;
+	return (item->is_doubted || item->has_won) &&
+	       (copies->accesses[i].kind == REEF_CAS ||
+		REEF_MUTATED(COPIES_ADD_TWICE));
 }
 
 /* The arbiter has decided a CAS, as this was what it had before. */
@@ -596,7 +611,7 @@ static void decide(struct client_copies *copies, uint32_t i, uint64_t before)
 
 	item->found = before;
 	if (before == item->compare ||
-	    (before == item->operand && (item->is_doubted || item->has_won)))
+	    (before == item->operand && is_our_own(copies, i, item)))
 		item->fate = WON;
 	else if (item->has_won) /* (7) */
 		finish_change(copies, i, item->compare,

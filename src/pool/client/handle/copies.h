@@ -26,7 +26,8 @@
  *     helper would publish at the primary what that does not have yet.
  * (5) A CAS in doubt is settled, and then repeated at the arbiter. The primary
  *     may have the old value although it has won. Whoever acts on having won
- *     puts something of its own into the operand.
+ *     puts something of its own into the operand. An FAA cannot: it stays in
+ *     doubt, if its sum is found there.
  * (6) All parts of a phase are posted in one view, the one that their places
  *     were taken from; a part that was refused is not repeated elsewhere before
  *     the places were looked up anew. Memory gets other keys whenever its

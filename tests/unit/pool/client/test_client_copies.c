@@ -264,6 +264,59 @@ static void client_copies_of_a_word_are_linearizable(void **state)
 	assert_true(scene.doubts && scene.lost);
 }
 
+/* --- sums --- */
+
+/* No two are told the same number, whatever links are lost. */
+static int adds(struct member *member)
+{
+	struct reef_space *space;
+	uint64_t before, word;
+	int rc;
+
+	TRY(member_space(member, &space));
+	if (member->number == 2) {
+		TRY(make_copies(member));
+		scene.step = 1;
+	}
+	TRY(member_await(member, &scene.step, 1));
+	TRY(reef_read(member->reef, scene.primary, &word, 8));
+	pair(member, scene.arbiter);
+	for (uint32_t try = 0; try < TRIES; try++) {
+		rc = reef_faa(member->reef, scene.primary, 1, &before);
+		if (rc == -REEF_EINDOUBT)
+			continue;
+		TRY(rc);
+		WANT(before < WRITERS * TRIES && !scene.winners[before]);
+		scene.winners[before] = 1;
+	}
+	pair(member, 0);
+	return 0;
+}
+
+static int run_adds(uint64_t seed)
+{
+	struct pool pool = {
+		.ttl_ns = 60 * SECOND,
+		.node_ttl_ns = 60 * SECOND,
+		.lose_link_ppm = 20000,
+	};
+
+	memset(&scene, 0, sizeof(scene));
+	pool_start(&pool, seed);
+	for (uint32_t i = 0; i < WRITERS; i++)
+		pool_add(&pool, adds);
+	return pool_end(&pool);
+}
+
+static void client_copies_are_added_to_once(void **state)
+{
+	uint64_t seed;
+
+	(void)state;
+	for (seed = seeds_first(); seeds_has(seed, seeds_of(10, 1000)); seed++)
+		assert_int_equal(run_adds(seed), 0);
+}
+
 /* --- an epoch --- */
 
 /* The first member is held up before it helps; the other goes on, and would
@@ -391,6 +444,8 @@ static int run_mutant(enum reef_mutant mutant, uint64_t seed)
 		return run_epoch();
 	if (mutant == REEF_MUTANT_COPIES_READ_EXPIRED)
 		return run_lease();
+	if (mutant == REEF_MUTANT_COPIES_ADD_TWICE)
+		return run_adds(seed);
 	return run(seed);
 }
 
@@ -530,6 +585,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(client_copies_of_a_word_are_linearizable),
+		cmocka_unit_test(client_copies_are_added_to_once),
 		cmocka_unit_test(client_copies_pin_their_epoch),
 		cmocka_unit_test(client_copies_are_read_under_a_lease),
 #if !SANITIZED

@@ -279,7 +279,8 @@ static int apply_once(struct tree *tree, struct entry_change *change,
 	if (verdict == ENTRY_DELETE && !spot->is_there)
 		return 0;
 	if (needs_reshape(spot)) {
-		rc = tree_reshape(tree, spot->node, &spot->missing);
+		rc = tree_reshape(tree, spot->node, verdict == ENTRY_DELETE,
+				  &spot->missing);
 		return rc ? rc : -EAGAIN;
 	}
 	if (verdict == ENTRY_DELETE)
@@ -391,6 +392,22 @@ void tree_mend(struct tree *tree, struct tree_separator **list)
 
 /* --- all of it --- */
 
+/* Have blocks in hand for deletes when there is no room; where that fails it is
+ * tried once an epoch. */
+static void keep_reserve(struct tree *tree)
+{
+	uint64_t epoch = reef_epoch(tree->reef), at;
+
+	while (tree->reserve_count < TREE_RESERVE &&
+	       tree->reserve_epoch != epoch + 1) {
+		if (reef_alloc_kind(tree->space, REEF_BLOCK_TREE_BLOCK,
+				    tree_reserve_size(tree), &at))
+			tree->reserve_epoch = epoch + 1;
+		else
+			tree_reserve_give(tree, at);
+	}
+}
+
 int tree_apply(struct tree *tree, struct entry_change *change)
 {
 	struct tree_separator *missing = NULL;
@@ -404,6 +421,8 @@ int tree_apply(struct tree *tree, struct entry_change *change)
 		reef_enter(tree->reef);
 		rc = apply_at(tree, change, 0, &missing, &is_decided);
 		tree_mend(tree, &missing);
+		if (!rc)
+			keep_reserve(tree);
 		reef_leave(tree->reef);
 		if ((rc != -ENOSPC && rc != -EDQUOT) || is_decided)
 			return rc;

@@ -7,7 +7,10 @@
  *
  * Each node is done in a reef_enter of its own, in which the tree was seen
  * alive. What one leaves undone the next finds as it is. Whoever zeroes `alive`
- * frees the heads: nobody needs the words in them any more. */
+ * frees the heads: nobody needs the words in them any more.
+ *
+ * A node that is lost or damaged is passed over: its parent knows what comes
+ * next. What only it could name is left to recovery. */
 #include "index/tree/internal.h"
 
 #include "base/mutant.h"
@@ -15,6 +18,28 @@
 #include <stdlib.h>
 
 #define RETRIES 1000u
+#define STALE 4u
+#define NODES_MAX (1u << 24)
+
+/* Finds out that a chain of heads, which anybody may have scribbled, leads in a
+ * circle: each is compared with one that was met before, which is another after
+ * twice as many. Zero it first. */
+struct circle {
+	uint64_t mark;
+	uint32_t steps, most;
+};
+
+static bool is_circle(struct circle *circle, uint64_t head)
+{
+	if (circle->mark == head)
+		return true;
+	if (circle->steps++ >= circle->most) {
+		circle->mark = head;
+		circle->most = 2 * circle->most + 1;
+		circle->steps = 0;
+	}
+	return false;
+}
 
 /* See to it that the root does not grow. 1: the tree is dropped already. */
 static int begin_drop(struct tree *tree, uint64_t *top)
@@ -160,7 +185,7 @@ static int drop_node(struct tree *tree, uint64_t head, uint64_t *right)
 	child.hint = word;
 	rc = tree_image_read(tree, &child, true, &image);
 	if (rc)
-		return rc == -REEF_EDROPPED || rc == -ESTALE ? -EAGAIN : rc;
+		return rc == -REEF_EDROPPED ? -EAGAIN : rc;
 	rc = set_dropped(tree, &image);
 	tree_image_free(&image);
 	return rc ? rc : -EAGAIN;
@@ -173,13 +198,16 @@ int tree_drop_head(struct tree *tree, uint64_t head)
 
 	for (uint32_t i = 0; rc == -EAGAIN && i < RETRIES; i++)
 		rc = drop_node(tree, head, &right);
-	return rc == 1 ? 0 : rc == -EAGAIN ? -EBUSY : rc;
+	if (rc == -EAGAIN)
+		return -EBUSY;
+	return rc == 1 || rc == -ESTALE ? 0 : rc;
 }
 
 /* As tree_is_linked.  -ESTALE: what was on the way has joined another. */
 static int is_linked(struct tree *tree, uint32_t level, uint64_t address)
 {
 	uint64_t heads[TREE_HEIGHT_MAX + 1] = {0}, words[2] = {0};
+	struct circle circle = {0};
 	uint64_t head, right = 0;
 	int rc = reef_read(tree->reef, tree_alive_at(tree), words,
 			   sizeof(words));
@@ -192,6 +220,8 @@ static int is_linked(struct tree *tree, uint32_t level, uint64_t address)
 	for (head = heads[level]; !rc && head; head = right) {
 		if (head == address)
 			return 1;
+		if (is_circle(&circle, head))
+			return -REEF_ECORRUPT;
 		rc = read_right(tree, head, &right);
 	}
 	return rc;
@@ -206,17 +236,59 @@ int tree_is_linked(struct tree *tree, uint32_t level, uint64_t address)
 	return rc == -ESTALE ? -EBUSY : rc;
 }
 
-static int drop_level(struct tree *tree, uint64_t head)
+/* True if an error says that a node is lost, or damaged. */
+static bool is_unreadable(int rc)
 {
+	return rc == -REEF_ELOST || index_is_nonsense(rc);
+}
+
+/* Find the head that comes after one in its level, by the parents of that, from
+ * the first on. 0: none is known. */
+static uint64_t find_after(struct tree *tree, uint64_t first, uint64_t head)
+{
+	struct tree_child child = {.head = first};
+	struct tree_node *node;
+	bool is_met = false;
+	uint64_t next = 0;
+
+	for (uint32_t i = 0; child.head && !next && i < NODES_MAX; i++) {
+		if (tree_node_get(tree, &child, &node))
+			break;
+		for (uint32_t j = 0; j < node->count && !next; j++) {
+			if (is_met)
+				next = node->parts[j].child.head;
+			is_met = is_met || node->parts[j].child.head == head;
+		}
+		child.head = node->right;
+		tree_node_unref(node);
+	}
+	return next;
+}
+
+/* Drop the nodes of a level from its first on; parents: the first of the level
+ * above; 0: there is none. */
+static int drop_level(struct tree *tree, uint64_t head, uint64_t parents)
+{
+	struct circle circle = {0};
 	uint32_t retries = 0;
 	int rc = 0;
 
 	while (head && !rc) {
 		reef_enter(tree->reef);
 		rc = drop_node(tree, head, &head);
+		/* Another may have dropped all of it; then the next look tells.
+		 */
+		if (rc == -ESTALE)
+			rc = retries < STALE ? -EAGAIN : -REEF_ECORRUPT;
+		if (is_unreadable(rc)) {
+			head = find_after(tree, parents, head);
+			rc = 0;
+		}
 		reef_leave(tree->reef);
 		if (!rc)
 			retries = 0;
+		if (!rc && is_circle(&circle, head))
+			break;
 		if (rc == -EAGAIN)
 			rc = retries++ < RETRIES ? index_pause(retries)
 						 : -EBUSY;
@@ -227,9 +299,10 @@ static int drop_level(struct tree *tree, uint64_t head)
 /* Nobody but us has these heads any more, but for readers. */
 static void free_heads(struct tree *tree, uint64_t head)
 {
+	struct circle circle = {0};
 	uint64_t word, next;
 
-	while (head) {
+	while (head && !is_circle(&circle, head)) {
 		if (reef_read(tree->reef, head, &word, 8) ||
 		    !(word & TREE_DROPPED))
 			return;
@@ -252,13 +325,16 @@ int tree_drop(struct tree *tree)
 	uint32_t level;
 	int rc;
 
+	tree_reserve_free(tree);
 	reef_enter(tree->reef);
 	rc = begin_drop(tree, &top);
 	if (!rc)
 		rc = find_heads(tree, top, heads);
 	reef_leave(tree->reef);
 	for (level = 0; !rc && level <= tree_top_height(top); level++)
-		rc = drop_level(tree, heads[level]);
+		rc = drop_level(tree, heads[level],
+				level < tree_top_height(top) ? heads[level + 1]
+							     : 0);
 	if (rc)
 		return rc == 1 ? 0 : rc;
 	rc = index_cas(tree->reef, tree_alive_at(tree), tree->id, 0, &before);

@@ -99,6 +99,7 @@ int tree_node_part(const struct tree_node *node, const void *key,
 		   uint32_t key_size, bool before);
 
 #define TREE_BUCKETS 4096u
+#define TREE_RESERVE 3u
 
 struct tree {
 	struct reef_space *space;
@@ -109,6 +110,12 @@ struct tree {
 	uint64_t epoch; /* the last in which the tree was seen alive */
 	uint64_t top;	/* the root word; 0: not known */
 	uint32_t ids;	/* of blocks that were given; counts */
+	/* Blocks of tree_reserve_size bytes, for reshapes of whoever deletes
+	 * when there is no room: several, as what a delete gives back may be
+	 * too small for the next. */
+	uint64_t reserve[TREE_RESERVE];
+	uint32_t reserve_count;
+	uint64_t reserve_epoch; /* of the last attempt to take one, plus 1 */
 	uint64_t cache_used, cache_max;
 	uint32_t hand; /* of the clock, in buckets */
 	struct tree_node *buckets[TREE_BUCKETS];
@@ -254,9 +261,17 @@ void tree_merged_free(struct tree_merged *merged);
 /* --- change.c, reshape.c --- */
 
 /* Make the next block, or several, of a node whose slots are used up or frozen;
- * inside reef_enter. 0: done by somebody. Separators are added to *missing. */
-int tree_reshape(struct tree *tree, struct tree_node *node,
+ * inside reef_enter. deletes: where there is no room, the reserve may be used.
+ * 0: done by somebody. Separators are added to *missing. */
+int tree_reshape(struct tree *tree, struct tree_node *node, bool deletes,
 		 struct tree_separator **missing);
+void tree_reserve_free(struct tree *tree);
+void tree_reserve_give(struct tree *tree, uint64_t at);
+/* Bytes of the reserve: of most blocks that are folded and not cut. */
+static inline uint32_t tree_reserve_size(const struct tree *tree)
+{
+	return (tree->leaf_bytes * 5 / 4 + 1024 + 63) / 64 * 64 - 8;
+}
 /* Let a leaf with few keys join the one on its left, if both fit into one;
  * inside reef_enter. Nothing is told: where it does not work it stays. */
 void tree_join(struct tree *tree, const struct tree_node *node,

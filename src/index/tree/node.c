@@ -375,7 +375,7 @@ static int read_block(struct tree *tree, uint64_t word,
 /* A block whose id is zero is the node's while its head names it: its slots are
  * all frozen by then. Of one that is JOINING the left tells: (8).  -EAGAIN: it
  * is not.  -ESTALE: the node may be gone. */
-static int confirm_frozen(struct tree *tree, bool is_proved,
+static int confirm_frozen(struct tree *tree, uint64_t id, bool is_proved,
 			  struct tree_image *image)
 {
 	uint64_t word = 0;
@@ -397,8 +397,11 @@ static int confirm_frozen(struct tree *tree, bool is_proved,
 
 	if (rc)
 		return rc;
-	if (word != image->word || !tree_slots_are_frozen(image->slots))
+	if (word != image->word)
 		return -EAGAIN;
+	/* The id goes after the slots are frozen: this is nobody's doing. */
+	if (id || !tree_slots_are_frozen(image->slots))
+		return -EBADMSG;
 	image->is_proved = word & TREE_JOINING;
 	if (image->is_proved && !is_proved && !REEF_MUTATED(TREE_JOIN_UNPROVED))
 		return -ESTALE;
@@ -439,7 +442,7 @@ static int read_once(struct tree *tree, const struct tree_child *child,
 	memcpy(&id, image->bytes, 8);
 	if (id == image->id)
 		return 0;
-	return confirm_frozen(tree, is_proved, image);
+	return confirm_frozen(tree, id, is_proved, image);
 }
 
 int tree_image_read(struct tree *tree, const struct tree_child *from,

@@ -27,6 +27,7 @@ struct piece {
 	uint32_t size;
 	uint64_t at, head, word; /* addresses, h0; at 0: none */
 	uint64_t head_name;	 /* short */
+	bool is_reserve;	 /* its block was */
 };
 
 /* A block that is folded. */
@@ -50,6 +51,7 @@ struct reshape {
 	uint32_t count;
 	struct piece pieces[PIECES_MAX];
 	uint32_t pieces_count;
+	bool uses_reserve; /* if it must; it is not cut */
 };
 
 /* --- folding --- */
@@ -137,7 +139,7 @@ static void cut(struct reshape *reshape)
 		parts = reshape->count;
 	if (parts > PIECES_MAX)
 		parts = PIECES_MAX;
-	if (!parts)
+	if (!parts || reshape->uses_reserve)
 		parts = 1;
 	reshape->pieces[0] = (struct piece){0};
 	for (i = 0; i < reshape->count; i++) {
@@ -179,7 +181,9 @@ static void release(struct reshape *reshape, bool blocks)
 	for (uint32_t i = 0; i < reshape->pieces_count; i++) {
 		struct piece *piece = &reshape->pieces[i];
 
-		if (blocks && piece->at)
+		if (blocks && piece->at && piece->is_reserve)
+			tree_reserve_give(reshape->tree, piece->at);
+		else if (blocks && piece->at)
 			reef_free(reshape->tree->space, piece->at, 0);
 		if (blocks && i && piece->head)
 			reef_free(reshape->tree->space, piece->head, 0);
@@ -207,6 +211,33 @@ static int take_heads(struct reshape *reshape)
 						&piece->head_name);
 	}
 	return rc;
+}
+
+static int take_block(struct reshape *reshape, struct piece *piece)
+{
+	struct tree *tree = reshape->tree;
+	const uint32_t most = tree_reserve_size(tree);
+	uint32_t size = piece->size, tried;
+	int rc;
+
+	/* Where there is no room for it there may be some for a larger one:
+	 * what other nodes were in before. */
+	do {
+		rc = reef_alloc_kind(tree->space, REEF_BLOCK_TREE_BLOCK, size,
+				     &piece->at);
+		tried = size;
+		size = size + size / 4 < most ? size + size / 4 : most;
+	} while ((rc == -ENOSPC || rc == -EDQUOT) && reshape->uses_reserve &&
+		 tried < most);
+	if (!rc)
+		return 0;
+	piece->at = 0;
+	if (!reshape->uses_reserve || !tree->reserve_count ||
+	    piece->size > most)
+		return rc;
+	piece->at = tree->reserve[--tree->reserve_count];
+	piece->is_reserve = true;
+	return 0;
 }
 
 static int make_piece(struct reshape *reshape, uint32_t which)
@@ -237,12 +268,8 @@ static int make_piece(struct reshape *reshape, uint32_t which)
 	}
 	rc = tree_block_build(&shape, &reshape->records[piece->first],
 			      piece->count, &piece->bytes, &piece->size);
-	if (!rc) {
-		rc = reef_alloc_kind(tree->space, REEF_BLOCK_TREE_BLOCK,
-				     piece->size, &piece->at);
-		if (rc)
-			piece->at = 0;
-	}
+	if (!rc)
+		rc = take_block(reshape, piece);
 	if (!rc)
 		rc = reef_short_address(tree->space, piece->at, &name);
 	if (!rc)
@@ -262,7 +289,7 @@ static void forget_folded(struct reshape *reshape)
 }
 
 /* Fold the slots as the images have them, and make what the node becomes. */
-static int prepare(struct reshape *reshape)
+static int prepare_once(struct reshape *reshape)
 {
 	int rc = 0;
 
@@ -286,6 +313,19 @@ static int prepare(struct reshape *reshape)
 	for (uint32_t i = 0; i < reshape->pieces_count && !rc; i++)
 		rc = make_piece(reshape, i);
 	return rc;
+}
+
+/* The same, with the reserve where there is no room. */
+static int prepare(struct reshape *reshape, bool deletes)
+{
+	int rc = prepare_once(reshape);
+
+	if ((rc != -ENOSPC && rc != -EDQUOT) || !deletes ||
+	    reshape->uses_reserve)
+		return rc;
+	release(reshape, true);
+	reshape->uses_reserve = true;
+	return prepare_once(reshape);
 }
 
 /* --- the old block --- */
@@ -523,16 +563,17 @@ static void mend_early(struct reshape *reshape)
 	tree_mend(reshape->tree, &early);
 }
 
-static int run(struct reshape *reshape, struct tree_separator **missing)
+static int run(struct reshape *reshape, bool deletes,
+	       struct tree_separator **missing)
 {
-	int rc = prepare(reshape);
+	int rc = prepare(reshape, deletes);
 
 	if (!rc && reshape->sources_count == 2)
 		rc = begin_join(reshape->tree, &reshape->sources[1].image);
 	if (!rc)
 		rc = tree_freeze(reshape->tree, &reshape->sources[0].image);
 	if (!rc && has_changed(reshape))
-		rc = prepare(reshape);
+		rc = prepare(reshape, true);
 	if (!rc && REEF_MUTATED(TREE_LOW_FIRST))
 		mend_early(reshape);
 	return rc ? rc : commit(reshape, missing);
@@ -559,20 +600,24 @@ static void free_reshape(struct reshape *reshape)
 	free(reshape);
 }
 
+static bool has_frozen(const struct tree_image *image)
+{
+	for (uint32_t i = 0; i < TREE_SLOTS; i++)
+		if (image->slots[i] & TREE_FROZEN)
+			return true;
+	return false;
+}
+
 /* True if a node needs another block: its slots are used up, or some frozen. */
 static bool is_due(const struct tree_image *image)
 {
-	bool is_full = true;
-
-	for (uint32_t i = 0; i < TREE_SLOTS; i++) {
-		if (image->slots[i] & TREE_FROZEN)
-			return true;
-		is_full = is_full && tree_slot_is_used(image->slots[i]);
-	}
-	return is_full;
+	for (uint32_t i = 0; i < TREE_SLOTS; i++)
+		if (!tree_slot_is_used(image->slots[i]))
+			return has_frozen(image);
+	return true;
 }
 
-int tree_reshape(struct tree *tree, struct tree_node *node,
+int tree_reshape(struct tree *tree, struct tree_node *node, bool deletes,
 		 struct tree_separator **missing)
 {
 	struct reshape *reshape = make_reshape(tree);
@@ -589,8 +634,8 @@ int tree_reshape(struct tree *tree, struct tree_node *node,
 		rc = tree_join_finish(tree, image, missing);
 	else if (!rc && !is_due(image)) /* another has done it meanwhile */
 		rc = tree_node_remember(tree, image, NULL);
-	else if (!rc)
-		rc = run(reshape, missing);
+	else if (!rc) /* what another froze is finished in any case */
+		rc = run(reshape, deletes || has_frozen(image), missing);
 	tree_image_free(image);
 	free_reshape(reshape);
 	/* Whoever asked looks again. */
@@ -610,7 +655,7 @@ int tree_reshape_both(struct tree *tree, const struct tree_image *left,
 	reshape->sources[0].image = *left;
 	reshape->sources[1].image = *right;
 	reshape->last = &reshape->sources[1].image;
-	rc = run(reshape, missing);
+	rc = run(reshape, right->word & TREE_JOINING, missing);
 	free_reshape(reshape);
 	return rc;
 }

@@ -226,6 +226,20 @@ uint64_t tree_cache_used(const struct tree *tree)
 	return tree->cache_used;
 }
 
+void tree_reserve_give(struct tree *tree, uint64_t at)
+{
+	if (tree->reserve_count < TREE_RESERVE)
+		tree->reserve[tree->reserve_count++] = at;
+	else
+		reef_free(tree->space, at, 0);
+}
+
+void tree_reserve_free(struct tree *tree)
+{
+	while (tree->reserve_count)
+		reef_free(tree->space, tree->reserve[--tree->reserve_count], 0);
+}
+
 void tree_close(struct tree *tree)
 {
 	if (!tree)
@@ -233,6 +247,7 @@ void tree_close(struct tree *tree)
 	for (uint32_t i = 0; i < TREE_BUCKETS; i++)
 		while (tree->buckets[i])
 			tree_node_forget(tree, tree->buckets[i]);
+	tree_reserve_free(tree);
 	entry_home_fini(&tree->home);
 	free(tree);
 }

@@ -221,6 +221,41 @@ def check_traffic_is_drawn(pool):
     pool.is_quiet()
 
 
+def check_a_large_pool_is_bounded(pool):
+    """A picture of 64 nodes, 4,000 sessions and names as long as they get."""
+    pool.up(REEF_REDIS="yes")
+    pool.do("space", "create", "s")
+    page = pool.visit()
+    until("a session", lambda: pool.row("sessions", "redis"))
+    shown = page.run("""
+        const large = structuredClone(page.status);
+        const many = (rows, count, key, more) => Array.from({length: count},
+            (_, i) => ({...rows[0], [key]: i + 1, ...more(i)}));
+        large.nodes = many(large.nodes, 64, 'node', (i) => ({name: 'n' + i,
+            state: i === 60 ? 'dead' : i === 9 ? 'draining' : 'ok'}));
+        large.spaces = many(large.spaces, 300, 'space', (i) => ({
+            name: '\\u{1f419}<b>'.repeat(60) + i, lost: i % 100 ? 0 : 1 << 20}));
+        large.sessions = many(large.sessions, 4000, 'session', (i) => ({
+            name: 'program "' + i, holds_ns: i % 1000 ? 0 : 7e9}));
+        large.uptime_ns += 1;
+        take(large);
+        const count = (selector) => document.querySelectorAll(selector).length;
+        const before = ['nodes', 'spaces', 'doors', 'sessions'].map((name) =>
+            count(`#${name} tbody tr`));
+        const title = document.title;
+        document.querySelector('#spaces .more').click();
+        return {before, title, all: count('#spaces tbody tr'),
+            first: document.querySelector('#nodes tr.bad td').innerText,
+            squares: count('#picture path'), wide:
+                document.documentElement.scrollWidth};
+        """)
+    assert shown["before"] == [40, 20, 0, 50], shown
+    assert shown["title"].startswith("1 node dead, 3 MiB lost"), shown
+    assert shown["all"] == 300 and shown["first"] == "n60", shown
+    assert shown["squares"] <= 40 and shown["wide"] == 1400, shown
+    pool.is_quiet()
+
+
 def check_keys_do_what_they_say(pool):
     pool.up()
     for name in "apple", "pear", "plum":

@@ -11,7 +11,7 @@
 
 const EVENTS_MAX = 40;
 const POINTS = 120; // of a curve: two minutes
-const STALE_MS = 3500;
+const STALE_MS = 2500;
 const SILENT_MS = 10000;
 const SVG = 'http://www.w3.org/2000/svg';
 const $ = (id) => document.getElementById(id);

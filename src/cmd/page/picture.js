@@ -136,7 +136,9 @@ function light(row) {
 
 // A curve of the last two minutes. A second without a figure is a gap.
 class Curve {
-	constructor(id, format, unit) {
+	// scale: how high a value stands, of what it is proportional to.
+	constructor(id, format, unit, scale) {
+		this.scale = scale;
 		this.format = format;
 		this.unit = unit;
 		this.points = [];
@@ -185,7 +187,7 @@ class Curve {
 				open = null;
 				return;
 			}
-			const y = (43 - (most ? value / most : 0) * 41).toFixed(1);
+			const y = (43 - (most ? this.scale(value) / this.scale(most) : 0) * 41).toFixed(1);
 
 			line += (open === null ? `M${x - 0.01} ${y}` : '') + `L${x} ${y}`;
 			area += (open === null ? 'M' : 'L') + `${x} ${y}`;
@@ -237,9 +239,11 @@ function percentile(buckets, bounds, part) {
 }
 
 const curves = {
-	operations: new Curve('operations', rate, ' per second'),
-	bytes: new Curve('bytes', bytes, ' per second'),
-	latency: new Curve('latency', latency, ' or less'),
+	operations: new Curve('operations', rate, ' per second', (value) => value),
+	bytes: new Curve('bytes', bytes, ' per second', (value) => value),
+	// From 100 ns to 100 ms: by its logarithm, or one slow call hides all.
+	latency: new Curve('latency', latency, ' or less', (value) =>
+		Math.log10(Math.max(value, 101) / 100)),
 };
 
 // Add a second to the curves. A broker that was started anew begins at 0 again,

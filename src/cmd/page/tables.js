@@ -311,7 +311,7 @@ function fabricsOf(node) {
 
 // --- events ---
 
-const isBad = (text) => /\b(is dead|lost|fenced|stuck|failed|refused|too few)\b/
+const isBad = (text) => /\b(is dead|lost|fenced|stuck|failed|refused|too few|has one copy)\b/
 	.test(text);
 
 const log = {

@@ -68,6 +68,14 @@ class Kept(Workers):
         return [finding["found"] for finding in told["findings"]
                 if finding["name"] in names]
 
+    def doctor_finds(self, name):
+        """What the doctor found of one thing."""
+        told = json.loads(self.ask("doctor", "--json").stdout)
+        found = [finding["found"] for finding in told["findings"]
+                 if finding["name"] == name]
+        assert len(found) == 1, (name, told["findings"])
+        return found[0]
+
     def writers(self):
         """Workers that write, read and check, over shm and tcp."""
         workers = [self.worker("churn", "work", 50, 4096, fabrics=kind,
@@ -117,11 +125,15 @@ def check_clean_stop_saves_and_the_holder_goes(pool):
         said[0]), said
     assert up.stop() == 0, up.error
     pool.nothing_is_held()
+    assert "the next start reads it" in pool.doctor_finds("image of node-1")
     up = pool.up()
     assert "has again what it lent before" in up.out, up.out
+    assert "nobody reads it" in pool.doctor_finds("image of node-1")
     pool.has_value("a", "1")
     pool.do("map", "put", "work", "things", "a", "2")
     up.kill()
+    assert "somebody serves there" == pool.doctor_finds(
+        "socket %s/hold.sock" % pool.run)
     said = pool.doctor_says()
     assert len(said) == 1 and "waits for its next start" in said[0], said
     up = pool.up()

@@ -6,6 +6,7 @@ saves is killed and stopped: nobody else waits for long. What is not whole is
 refused. With REEF_SOAK=1: more of it.
 """
 
+import json
 import os
 import random
 import re
@@ -537,6 +538,9 @@ def check_saved_images_are_bounded(place):
     with open(os.path.join(folder, "gone-0000000000000000.image.new"),
               "wb") as stream:
         stream.write(b"half")
+    told = json.loads(place.ask("doctor", "--json").stdout)["findings"]
+    assert any(row["name"] == "saved spaces of pool " + os.path.basename(
+        folder) and ": 2 images" in row["found"] for row in told), told
     foreign = os.path.join(place.data, "saved", FOREIGN)
     os.mkdir(foreign)
     shutil.copy(saved(place)["a"], foreign)

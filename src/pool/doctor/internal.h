@@ -65,5 +65,6 @@ void doctor_kernel(struct doctor *doctor);
 void doctor_rdma(struct doctor *doctor);
 void doctor_places(struct doctor *doctor);
 void doctor_holders(struct doctor *doctor);
+void doctor_kept(struct doctor *doctor);
 
 #endif

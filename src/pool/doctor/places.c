@@ -4,6 +4,7 @@
 #include "base/private.h"
 #include "pool/keys.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
 #include <reef/error.h>
@@ -117,6 +118,25 @@ static void examine_addresses(struct doctor *doctor, uint32_t setting)
 	}
 }
 
+/* Sockets of holders, of this and of other nodes with this directory. */
+static void examine_holders(struct doctor *doctor)
+{
+	const char *run = doctor->settings->run;
+	DIR *folder = run ? opendir(run) : NULL;
+	struct dirent *entry;
+	char *path;
+
+	while (folder && (entry = readdir(folder))) {
+		if (strncmp(entry->d_name, "hold", 4) != 0 ||
+		    asprintf(&path, "%s/%s", run, entry->d_name) < 0)
+			continue;
+		examine_socket(doctor, path);
+		free(path);
+	}
+	if (folder)
+		closedir(folder);
+}
+
 static void examine_listen(struct doctor *doctor)
 {
 	static const char *const names[] = {"broker.sock", "node.sock"};
@@ -132,6 +152,7 @@ static void examine_listen(struct doctor *doctor)
 		examine_socket(doctor, path);
 		free(path);
 	}
+	examine_holders(doctor);
 }
 
 /* --- directories --- */

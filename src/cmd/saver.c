@@ -16,8 +16,10 @@
  * brought back. One of the same name that was dropped before is another space.
  * (5) What lost memory while the pool ran is not brought back: others may have
  *     gone on with what was left. A file NAME.lost says so, and its users
- *     decide. Nor is anything dropped while a session is there that would keep
- *     the image from being restored.
+ *     decide. So it is when the saver is started again beside a broker that
+ *     runs, which a file .started tells by the broker's epoch. Nor is anything
+ * dropped while a session is there that would keep the image from being
+ * restored.
  *
  *   start: (space has lost memory, and an image) --verify--> nobody uses it
  *     --> .back --> dropped --> restored --> ... --save--> .back is removed
@@ -55,6 +57,7 @@
 /* Of spaces that are gone so many images stay, for so long. */
 #define GONE_MAX 4u
 #define GONE_NS (86400 * SECOND)
+#define STARTED ".started"
 #define STEM_SIZE 64 /* of a file's name, without its ending */
 #define NAME_SIZE (STEM_SIZE + 16)
 
@@ -80,6 +83,7 @@ struct saver {
 	struct reef_store *store;
 	struct saved_space *spaces;
 	uint32_t count;
+	uint64_t broker_epoch;
 };
 
 /* --- spaces --- */
@@ -141,13 +145,19 @@ static int add_space(void *context, const struct reef_row *any)
 
 static int list_spaces(struct saver *saver)
 {
+	struct reef_answer answer;
 	struct reef_operator *op;
 	int rc = operate_connect_quietly(saver->settings, &op);
 
 	forget_spaces(saver);
 	if (rc)
 		return rc;
-	rc = reef_operator_list(op, REEF_ROW_SPACE, add_space, saver);
+	rc = reef_operator_call(op, REEF_POOL_STATUS, NULL, &answer);
+	if (!rc) {
+		saver->broker_epoch = answer.body.reply.status.broker_epoch;
+		reef_answer_free(&answer);
+		rc = reef_operator_list(op, REEF_ROW_SPACE, add_space, saver);
+	}
 	reef_operator_close(op);
 	return rc;
 }
@@ -382,17 +392,27 @@ static bool is_left(struct saver *saver, const struct saved_space *space)
 
 static void bring_all_back(struct saver *saver)
 {
+	uint64_t started = 0;
 	int rc = list_spaces(saver);
 
 	if (rc) {
 		operate_failed(saver->command, "the spaces", rc);
 		return;
 	}
-	for (uint32_t i = 0; i < saver->count && !saver->stopping; i++)
+	if (reef_image_marked(saver->store, STARTED, &started))
+		started = 0;
+	for (uint32_t i = 0; started != saver->broker_epoch &&
+			     i < saver->count && !saver->stopping;
+	     i++)
 		if (saver->spaces[i].lost && !is_left(saver, &saver->spaces[i]))
 			bring_back(saver, saver->spaces[i].stem,
 				   &saver->spaces[i]);
 	bring_back_dropped(saver);
+	if (!saver->stopping)
+		rc = reef_image_mark(saver->store, STARTED,
+				     saver->broker_epoch);
+	if (rc)
+		operate_failed(saver->command, saver->folder, rc);
 }
 
 /* --- saving --- */

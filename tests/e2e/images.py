@@ -583,6 +583,42 @@ def check_space_lost_while_used_is_left(place):
     verify(place.door(), 1500)
 
 
+def savers(place):
+    """Processes that save for this pool."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open("/proc/%s/cmdline" % name, "rb") as stream:
+                words = stream.read().split(b"\0")
+        except OSError:
+            continue
+        if words[1:2] == [b"saver"] and any(
+                place.home.encode() in word for word in words):
+            found.append(int(name))
+    return found
+
+
+def check_saver_started_again_leaves_what_is_used(place):
+    """It dies while the pool runs, and some of a space was lost meanwhile:
+    others use the rest of it."""
+    up = place.pool("--save-every", "50ms", "--node-ttl", "500ms")
+    other = place.node("other", "--lend", "256M", "--keep", "none")
+    door = place.door()
+    fill(door, 1500)
+    is_saved_again(place, "redis")
+    door.process.stop()
+    first = savers(place)
+    os.kill(first[0], signal.SIGSTOP)
+    other.kill()
+    until("some of it is lost", lambda: any(
+        row["lost"] for row in place.status()["spaces"]))
+    place.sessions_are_gone()
+    os.kill(first[0], signal.SIGKILL)
+    until("it is said", lambda: "is not saved any more" in up.error)
+    assert savers(place) != first
+    assert "went back" not in up.error, up.error
+
+
 def check_damaged_image_does_not_take_the_space_away(place):
     up = place.pool("--save-every", "50ms")
     door = place.door()

@@ -217,6 +217,23 @@ def check_holder_that_gives_up_ends_mappers(pool):
     assert pool.status()["spaces"][0]["lost"] == 0, pool.status()
 
 
+def check_node_comes_while_the_holder_gives_up(pool):
+    """It has the memory from the holder or from the image that this one leaves,
+    whichever of them comes first."""
+    up = pool.up(*LEND, "--keep-for", "1s")
+    pool.do("space", "create", "work")
+    found = set()
+    for number in range(40 if SOAK else 6):
+        pool.do("map", "put", "work", "things", "a", str(number))
+        up.kill()
+        time.sleep(random.uniform(0.8, 1.05))
+        up = pool.up(*LEND, "--keep-for", "1s")
+        found.add("from its holder" in up.out)
+        assert "has lost" not in up.error, up.error
+        pool.has_value("a", str(number))
+    print("came in time, or too late: %s" % found)
+
+
 def check_second_holder_knows_who_was_let_in(pool):
     """The holder dies, and is replaced though nothing changes; then the node
     dies. Who stood still is ended all the same."""

@@ -496,11 +496,11 @@ static enum MHD_Result go_on(struct http *http,
 			     struct MHD_Connection *connection,
 			     struct order *order, size_t *upload_size)
 {
-	const bool has_body = *upload_size > 0;
+	const size_t body = *upload_size;
 
 	*upload_size = 0;
-	if (has_body)
-		return MHD_YES;
+	if (body)
+		return order_take_body(order, body) ? MHD_YES : MHD_NO;
 	if (order_is_submitted(order))
 		return reply_order(connection, order);
 	if (order_submit(http->orders, order))

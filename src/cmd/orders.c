@@ -21,6 +21,7 @@
 #define EXPLAIN_PAUSE_NS (SECOND / 5)
 #define EXPLAIN_MAX_NS (5 * SECOND)
 #define NAME_MAX_SIZE 300u
+#define BODY_MAX 65536u
 #define BEARER "Bearer "
 
 enum verb_kind { DRAIN, FENCE, REVOKE, EXPLAIN };
@@ -45,7 +46,8 @@ struct order {
 	char name[NAME_MAX_SIZE];
 	char token[REEF_KEY_TEXT_SIZE];
 	char *asked[3]; /* EXPLAIN: space, map, key */
-	int status;	/* 0: it is not done */
+	size_t body;
+	int status; /* 0: it is not done */
 	char *text;
 	size_t size;
 };
@@ -164,6 +166,12 @@ int order_parse(struct MHD_Connection *connection, const char *method,
 	else
 		*out = order;
 	return status;
+}
+
+bool order_take_body(struct order *order, size_t size)
+{
+	order->body += size;
+	return order->body <= BODY_MAX;
 }
 
 bool order_submit(struct orders *orders, struct order *order)

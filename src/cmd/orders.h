@@ -44,6 +44,9 @@ void orders_end(struct orders *orders);
  * *why. -1: it is not one of these paths. */
 int order_parse(struct MHD_Connection *connection, const char *method,
 		const char *url, struct order **out, const char **why);
+/* Note so many bytes of its body, which is not looked at. False: that is too
+ * much. */
+bool order_take_body(struct order *order, size_t size);
 /* Suspend the connection until it is done. False: there are too many. */
 bool order_submit(struct orders *orders, struct order *order);
 bool order_is_submitted(const struct order *order);

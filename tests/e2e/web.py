@@ -161,6 +161,15 @@ def check_orders_need_a_credential(pool):
         assert pool.get(path, "POST", **owner_of(pool))[0] in (404, 405), path
     assert pool.get("/api/v1/nodes/%s/drain" % ("x" * 400), "POST",
                     **owner_of(pool))[0] == 400
+    # A body is not looked at, and has a bound.
+    head = ("POST %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: %s\r\n"
+            "Content-Length: %d\r\n\r\n")
+    token = owner_of(pool)["Authorization"]
+    got = pool.raw((head % (paths[2], token, 9)).encode() + b"anything\n")
+    assert got.startswith(b"HTTP/1.1 404 "), got
+    got = pool.raw((head % (paths[0], token, 1 << 30)).encode() + b"x" * (
+        1 << 20))
+    assert not got, got
     assert pool.status()["nodes"][0]["state"] == "ok"
 
 

@@ -93,6 +93,7 @@ struct bench_options {
 
 extern const struct bench alloc_bench;
 extern const struct bench redis_bench;
+extern const struct bench log_bench;
 extern const struct bench map_bench;
 extern const struct bench sync_bench;
 extern const struct bench tree_bench;

@@ -133,6 +133,6 @@ static const struct bench fabric = {
 	.groups = groups,
 };
 
-const struct bench *const bench_all[] = {&fabric,    &alloc_bench, &sync_bench,
-					 &map_bench, &tree_bench,  &redis_bench,
-					 NULL};
+const struct bench *const bench_all[] = {
+	&fabric,     &alloc_bench, &sync_bench,	 &map_bench,
+	&tree_bench, &log_bench,   &redis_bench, NULL};

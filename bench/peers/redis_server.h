@@ -22,7 +22,9 @@ static bool redis_connect(void)
 	return false;
 }
 
-static int redis_start(struct driver_pair *pair)
+/* connect: as server_connect has it. */
+static inline int redis_start_with(struct driver_pair *pair,
+				   bool (*connect)(void))
 {
 	int rc = server_prepare(pair, "redis-server");
 
@@ -32,7 +34,12 @@ static int redis_start(struct driver_pair *pair)
 		"redis-server", "--port", "0", "--unixsocket", server.socket,
 		"--dir", server.directory, "--save", "", "--appendonly", "no",
 		"--daemonize", "no", "--loglevel", "warning", NULL});
-	return server_start(pair, redis_connect);
+	return server_start(pair, connect);
+}
+
+static inline int redis_start(struct driver_pair *pair)
+{
+	return redis_start_with(pair, redis_connect);
 }
 
 #endif

@@ -135,6 +135,22 @@ def bench_tree_runs_every_case():
     assert cases["get-uniform"]["ratio"]["map"] > 0, cases
 
 
+def bench_log_runs_every_case():
+    with tempfile.TemporaryDirectory() as directory:
+        run = reef("log", "--quick", "--json", "-", TMPDIR=directory)
+        assert run.returncode == 0, run.stderr
+        assert os.listdir(directory) == [], os.listdir(directory)
+    cases = {one["case"]: one
+             for one in map(json.loads, run.stdout.splitlines())}
+    assert list(cases) == [line.split()[0] for line in reef(
+        "log", "--list").stdout.splitlines()[2:]], cases
+    for one in cases.values():
+        assert one["bench"] == "log" and one["value"] > 0, one
+        for peer, why in one.get("absent", {}).items():
+            assert why.startswith("not built"), (peer, why)
+    assert cases["tail"]["unit"] == "us", cases
+
+
 def bench_sync_leaves_nothing_behind():
     with tempfile.TemporaryDirectory() as directory:
         run = reef("sync", "--quick", "--case", "lock-alone*",
@@ -213,6 +229,7 @@ TESTS = [
     bench_sync_runs_every_case,
     bench_redis_runs_every_case,
     bench_tree_runs_every_case,
+    bench_log_runs_every_case,
     bench_sync_leaves_nothing_behind,
     bench_sync_without_redis_says_so,
     bench_json_to_stdout_is_only_json,

@@ -1,6 +1,7 @@
 /* sim.c - `reef sim`: what can be seen in simulation, without hardware. */
 #include "base/log.h"
 #include "bench/locks.h"
+#include "bench/logs.h"
 #include "bench/study.h"
 #include "bench/trees.h"
 #include "cmd/chart.h"
@@ -32,6 +33,7 @@ static_assert(STUDY_POINTS_MAX <= POINTS_MAX && STUDY_LINES_MAX <= LINES_MAX,
 	      "room");
 static_assert(TREES_POINTS_MAX <= POINTS_MAX && TREES_LINES <= LINES_MAX,
 	      "room");
+static_assert(LOGS_POINTS_MAX <= POINTS_MAX && LOGS_LINES <= LINES_MAX, "room");
 static_assert(LOCKS_POINTS_MAX <= POINTS_MAX && LOCKS_LINES_MAX <= LINES_MAX,
 	      "room");
 
@@ -344,6 +346,47 @@ static int run_trees(const struct wish *wish)
 	return rc;
 }
 
+/* --- logs --- */
+
+static int run_logs(const struct wish *wish)
+{
+	struct figures rates = {
+		.name = "log-append",
+		.title = "Numbers from one word end at what a NIC's atomics "
+			 "allow; a server's end sooner",
+		.subtitle = "appends of 100 bytes by the real code on the cost "
+			    "model; the server is a model: 500 ns a request; "
+			    "a log each has no common order",
+		.point_name = "clients",
+		.unit = "appends per second",
+		.logarithmic = true,
+		.lines = logs_lines,
+		.points = wish->quick ? logs_quick_points : logs_points,
+	};
+	struct figures waits = rates;
+	struct logs_result result;
+	int rc = 0;
+
+	snprintf(waits.name, sizeof(waits.name), "log-append-wait");
+	waits.title = "How long 99 in 100 appends take at most";
+	waits.unit = "time of 99 in 100 appends, at most";
+	waits.are_times = true;
+	for (uint32_t p = 0; !rc && rates.points[p]; p++)
+		for (uint32_t l = 0; !rc && l < LOGS_LINES; l++) {
+			print_progress(logs_lines[l], rates.points[p]);
+			rc = logs_run(l, (uint32_t)rates.points[p], wish->seed,
+				      &result);
+			print_progress(NULL, 0);
+			if (rc)
+				break;
+			set_value(&rates, p, l, result.appends_per_s);
+			set_value(&waits, p, l, result.p99_ns);
+		}
+	if (!rc)
+		rc = show_figures(&rates, wish->directory);
+	return rc ? rc : show_figures(&waits, wish->directory);
+}
+
 /* --- arguments --- */
 
 static const struct subject {
@@ -353,6 +396,7 @@ static const struct subject {
 	{"fabric", "a fabric of NICs by itself", run_fabric},
 	{"locks", "a whole pool, and clients that contend", run_locks},
 	{"tree", "the ordered map, beside models of others", run_trees},
+	{"log", "appends to a shared log, beside a server's numbers", run_logs},
 	{0},
 };
 
@@ -390,6 +434,8 @@ static void print_help(void)
 	for (int i = 0; trees_studies[i]; i++)
 		cmd_help_text("  %-12s %s\n", trees_studies[i]->name,
 			      trees_studies[i]->title);
+	cmd_help_text("\nlog: appends to a shared log, from 1 to 512 clients, "
+		      "beside numbers from a server\n");
 	for (int i = 0; subjects[i].name; i++)
 		cmd_tell_word(subjects[i].name, subjects[i].summary);
 	cmd_help_text("\nOptions; what stands behind a semicolon is the "
@@ -454,8 +500,8 @@ int cmd_sim(int argc, char **argv)
 	}
 	if (optind + 1 != argc)
 		return cmd_usage_error("sim",
-				       "say what to simulate: fabric, locks or "
-				       "tree");
+				       "say what to simulate: fabric, locks, "
+				       "tree or log");
 	for (int i = 0; subjects[i].name; i++)
 		if (strcmp(argv[optind], subjects[i].name) == 0)
 			return run_subject(&subjects[i], &wish);

@@ -17,6 +17,7 @@ TIMEOUT_S = 240
 CHARTS = {
     "fabric": ["fabric-atomics", "fabric-connections", "fabric-pages",
                "fabric-threads"],
+    "log": ["log-append", "log-append-wait"],
     "locks": ["locks-hot", "locks-hot-wait", "locks-zipf", "locks-zipf-wait"],
     "tree": ["tree-insert", "tree-lookup", "tree-lookup-64",
              "tree-lookup-tight", "tree-update"],

@@ -263,6 +263,9 @@ union reef_ask {
 	} extent_reopen;
 	struct reef_ask_extent_pull {
 		struct reef_ask_extent_create copy; /* what is to be made */
+		/* What it is made of, at the other node, and one more than its
+		 * epoch there; 0: what has the same number and moves. */
+		uint32_t source, source_epoch;
 		/* The node that has the extent, and its read keys there. */
 		uint64_t domain;
 		struct reef_text addresses;

@@ -102,6 +102,7 @@ static const struct list asks[REEF_POOL_KINDS] = {
 	LIST(EXTENT_PULL, NUMBER(extent_pull.copy.extent),
 	     NUMBER(extent_pull.copy.space), NUMBER(extent_pull.copy.epoch),
 	     NUMBER(extent_pull.copy.size), NUMBER(extent_pull.copy.copy),
+	     NUMBER(extent_pull.source), NUMBER(extent_pull.source_epoch),
 	     NUMBER(extent_pull.domain), TEXT(extent_pull.addresses),
 	     ARRAY(extent_pull.keys), ARRAY(extent_pull.secret)),
 	LIST(FENCE, NUMBER(fence.session)),

@@ -179,11 +179,13 @@ void broker_drops_forget(struct broker_node *node);
 
 /* --- move.c --- */
 
-/* Have one node make what `copy` says of what another has closed. keys: those
- * by which that may be read; then those of the copy. */
+/* Have one node make what `copy` says of what another has closed: `of`, or
+ * (NULL) what is to have the epoch after its own. keys: those by which that may
+ * be read; then those of the copy. */
 int broker_extent_pull(struct reef_broker *broker, uint32_t source,
 		       uint32_t target,
 		       const struct reef_ask_extent_create *copy,
+		       const struct reef_state_extent *of,
 		       struct reef_extent_keys *keys);
 /* Let clients in again at a closed extent that is LIVE, under new keys, as
  * after a move that was called off; tried once.  Errors as

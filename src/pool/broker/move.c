@@ -192,8 +192,7 @@ static int fill_pull_secret(const struct reef_broker *broker, uint32_t source,
 
 	if (rc)
 		return rc;
-	rc = reef_key_derive_pull(&node, ask->copy.extent, ask->copy.epoch,
-				  &pull);
+	rc = reef_key_derive_pull(&node, ask->source, ask->source_epoch, &pull);
 	reef_key_wipe(&node);
 	if (rc)
 		return rc;
@@ -205,13 +204,19 @@ static int fill_pull_secret(const struct reef_broker *broker, uint32_t source,
 int broker_extent_pull(struct reef_broker *broker, uint32_t source,
 		       uint32_t target,
 		       const struct reef_ask_extent_create *copy,
+		       const struct reef_state_extent *of,
 		       struct reef_extent_keys *keys)
 {
 	const struct reef_state_node *node =
 		reef_state_node(broker->state, source);
 	struct broker_node *live = broker_node_find(broker, source);
 	struct reef_answer answer = {0};
-	struct reef_body body = {.ask.extent_pull.copy = *copy};
+	struct reef_body body = {
+		.ask.extent_pull = {.copy = *copy,
+				    .source = of ? of->label : copy->extent,
+				    .source_epoch =
+					    of ? of->epoch + 1 : copy->epoch},
+	};
 	struct reef_ask_extent_pull *ask = &body.ask.extent_pull;
 	int rc;
 
@@ -268,7 +273,8 @@ static int pull_to_target(struct reef_broker *broker, struct move *move,
 	if (!broker_node_find(broker, source))
 		return -REEF_ENOLINK;
 	move->targets_fault = true;
-	rc = broker_extent_pull(broker, source, move->target, &copy, keys);
+	rc = broker_extent_pull(broker, source, move->target, &copy, NULL,
+				keys);
 	if (rc == 0)
 		move->targets_fault = false;
 	return rc;

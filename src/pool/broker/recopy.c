@@ -128,7 +128,7 @@ static int fill_twin(struct reef_broker *broker,
 		.size = twin->size,
 		.copy = twin->copy,
 	};
-	rc = broker_extent_pull(broker, was->node, node, &ask, keys);
+	rc = broker_extent_pull(broker, was->node, node, &ask, was, keys);
 	twin = reef_state_extent(broker->state, number);
 	if (rc || !twin || twin->node != node)
 		return rc ? rc : -EAGAIN;

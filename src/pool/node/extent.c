@@ -466,6 +466,8 @@ static int copy_source(const struct reef_ask_extent_pull *pull,
 	if (!source)
 		return -ENOMEM;
 	source->domain = pull->domain;
+	source->extent = pull->source ? pull->source : pull->copy.extent;
+	source->epoch = pull->source ? pull->source_epoch : pull->copy.epoch;
 	memcpy(source->keys, pull->keys, sizeof(source->keys));
 	memcpy(source->proof.bytes, pull->secret, sizeof(pull->secret));
 	if (size)

@@ -294,6 +294,7 @@ void node_kept_save(struct reef_node *node);
 /* --- pull.c --- */
 
 struct node_source {
+	uint32_t extent, epoch; /* as the source knows it; epoch: + 1 */
 	uint64_t domain;
 	uint64_t keys[REEF_DOORS_MAX];
 	struct reef_key proof; /* for that node */

@@ -134,7 +134,7 @@ int node_pull(struct reef_node *node, struct node_extent *extent,
 	uint32_t door;
 	int rc;
 
-	node_pull_identity(extent->number, extent->epoch, identity);
+	node_pull_identity(source->extent, source->epoch, identity);
 	memcpy(options.key, source->proof.bytes, sizeof(options.key));
 	rc = reef_port_connect(node->port, source->addresses, source->domain,
 			       &options, &link, &door);

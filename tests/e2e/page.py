@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import sys
 import threading
 
@@ -253,6 +254,30 @@ def check_a_large_pool_is_bounded(pool):
     assert shown["title"].startswith("1 node dead, 3 MiB lost"), shown
     assert shown["all"] == 300 and shown["first"] == "n60", shown
     assert shown["squares"] <= 40 and shown["wide"] == 1400, shown
+    pool.is_quiet()
+
+
+def check_a_broker_that_is_alone_says_so(pool):
+    """It cannot take nodes for dead that it does not hear: the page can."""
+    pool.up()
+    page = pool.visit()
+    shown = page.run("""
+        const alone = structuredClone(page.status);
+        alone.nodes[0].heard_ns = 6e9;
+        alone.events.push({event: 9999, age_ns: 0, text: arguments[0]});
+        alone.uptime_ns += 1;
+        take(alone);
+        return [document.title, document.getElementById('notice').innerText,
+            document.querySelector('#nodes tr.bad').innerText];
+        """, "too few nodes follow this broker; missing: n")
+    assert "Too few nodes" in shown[0] and "changes nothing" in shown[1], shown
+    assert "silent" in shown[2], shown
+    until("it is well again", lambda: page.run(
+        "return document.getElementById('notice').hidden"))
+    # The words are those of the broker.
+    broker = os.path.dirname(REEF) + "/../src/pool/broker"
+    assert subprocess.run(["grep", "-rq", "too few nodes follow this broker",
+                           broker], check=False).returncode == 0
     pool.is_quiet()
 
 

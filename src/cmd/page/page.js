@@ -13,19 +13,32 @@ function matches(texts) {
 	return page.needles.every((needle) => hay.includes(needle));
 }
 
+// True if the broker's last word on it is that too few nodes follow it.
+function isAlone(status) {
+	const said = status.events.filter((event) =>
+		/^(enough|too few) nodes follow this broker/.test(event.text)).pop();
+
+	return Boolean(said) && said.text.startsWith('too few');
+}
+
 // What is to be said of the pool, the worst first.
 function verdictOf(status) {
 	const dead = status.nodes.filter((node) => node.state === 'dead').length;
+	const silent = status.nodes.filter(isSilent).length;
 	const lost = sharesOf(status).lost;
 	const here = status.nodes.filter((node) => !isGone(node)).length;
 	const short = status.spaces.reduce((all, row) => all + row.degraded, 0);
 	const pins = status.sessions.filter((row) => row.holds_ns > 5e9).length;
 
+	if (isAlone(status))
+		return ['bad', 'Too few nodes'];
 	if (dead)
 		return ['bad', `${many(dead, 'node')} dead` + (lost ?
 			`, ${bytes(lost)} lost` : '')];
 	if (lost)
 		return ['bad', `${bytes(lost)} lost`];
+	if (silent)
+		return ['bad', `${many(silent, 'node')} silent`];
 	if (status.stuck)
 		return ['bad', `${many(status.stuck, 'recovery', 'recoveries')} stuck`];
 	if (!here)
@@ -82,7 +95,12 @@ function take(status) {
 		return;
 	drawTraffic(status, page.status);
 	page.status = status;
-	setState('live');
+	if (isAlone(status))
+		setState('live', 'Too few nodes follow this broker: it changes nothing.',
+			'Start those again that are silent, or give them up: reef node ' +
+			'remove NAME.');
+	else
+		setState('live');
 	setHealth(...verdictOf(status));
 	redraw();
 	document.body.dataset.pictures = ++page.pictures;

@@ -166,7 +166,12 @@ class Table {
 
 const isGone = (node) => node.state === 'dead' || node.state === 'expected' ||
 	node.state === 'unknown';
-const nodeVerdicts = { ok: 'ok', dead: 'bad', unknown: 'bad' };
+// A node that the broker counts among the living, and has not heard for long:
+// one without followers enough cannot even say that it is dead.
+const isSilent = (node) => (node.state === 'ok' || node.state === 'draining') &&
+	node.heard_ns > 5e9;
+const nodeState = (node) => isSilent(node) ? 'silent' : node.state;
+const nodeVerdicts = { ok: 'ok', dead: 'bad', silent: 'bad', unknown: 'bad' };
 const isDoor = (session) => session.name === 'redis';
 const stateOf = (session) => session.state === 'alive' && !session.fabric ?
 	'away' : session.state;
@@ -178,22 +183,24 @@ const tables = {
 	nodes: new Table('nodes', 'Nodes', {
 		rows: 40,
 		key: (row) => row.node,
-		words: (row) => [row.name, row.state, row.addresses],
-		judge: (row) => nodeVerdicts[row.state] || 'warn',
-		rank: (row) => (row.state === 'dead' ? 0 : 1) * 1e9 + row.node,
+		words: (row) => [row.name, nodeState(row), row.addresses],
+		judge: (row) => nodeVerdicts[nodeState(row)] || 'warn',
+		rank: (row) => (nodeVerdicts[nodeState(row)] === 'bad' ? 0 : 1) * 1e9 +
+			row.node,
 		none: 'No node lends memory yet. "reef node add NAME FILE" makes a ' +
 			'key for one, and "reef node --node-key FILE" runs it.',
 		summary: (rows) => {
 			const dead = rows.filter((row) => row.state === 'dead').length;
+			const silent = rows.filter(isSilent).length;
 
-			return many(rows.length, 'node') + (dead ? `, ${count(dead)} dead` : '');
+			return many(rows.length, 'node') + (dead ? `, ${count(dead)} dead` :
+				'') + (silent ? `, ${count(silent)} silent` : '');
 		},
 		columns: [
 			{ title: 'node', className: 'name', by: (row) => row.name,
 				cell: (row, verdict) => ({ text: row.name, dot: verdict,
 					title: row.name }) },
-			{ title: 'state', className: 'state', by: (row) => row.state,
-				cell: (row) => row.state },
+			{ title: 'state', className: 'state', by: nodeState, cell: nodeState },
 			{ title: 'lent', by: (row) => row.used / (row.capacity || 1),
 				cell: (row) => ({ part: row.used / (row.capacity || 1),
 					text: `${bytes(row.used)} of ${bytes(row.capacity)}` }) },
@@ -201,7 +208,7 @@ const tables = {
 				cell: (row) => count(row.extents) },
 			{ title: 'pulse', className: 'num', by: (row) => row.heard_ns,
 				cell: (row) => isGone(row) ? '–' : { text: age(row.heard_ns),
-					late: row.heard_ns > 6e9 } },
+					late: isSilent(row) } },
 			{ title: 'fabrics', by: (row) => fabricsOf(row),
 				cell: (row) => fabricsOf(row) || '–' },
 			{ title: 'addresses', className: 'soft mono wide',

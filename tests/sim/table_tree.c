@@ -1,12 +1,14 @@
 /* table_tree.c - the ordered tree, for the simulation. */
 #include "table_index.h"
 
+#include "base/log.h"
 #include "index/tree/tree.h"
 
 #include <errno.h>
 #include <string.h>
 
-#define PART 5u /* keys of a scan, a step */
+#define PART 5u	     /* keys of a scan, a step */
+#define MANY_MAX 64u /* keys of one get_many */
 
 /* Small nodes, so that a few keys make a tree of several levels; in every
  * second run all values lie outside. */
@@ -59,6 +61,15 @@ static int tree_op_apply(void *index, struct entry_change *change)
 	return tree_apply(index, change);
 }
 
+/* What was read; it is put with its value as its stamp. */
+static int take_value(const struct tree_reading *reading, uint64_t *value)
+{
+	if (reading->status)
+		return reading->status;
+	memcpy(value, reading->entry.value, 8);
+	return reading->entry.stamp == *value ? 0 : -EXDEV;
+}
+
 static int tree_op_get(void *index, uint64_t key, bool notes, uint64_t *value,
 		       uint64_t *version)
 {
@@ -67,11 +78,8 @@ static int tree_op_get(void *index, uint64_t key, bool notes, uint64_t *value,
 
 	(void)notes;
 	if (!rc) {
-		memcpy(value, reading.entry.value, 8);
+		rc = take_value(&reading, value);
 		*version = reading.entry.version;
-		/* It is put with its value as its stamp. */
-		if (reading.entry.stamp != *value)
-			rc = -EXDEV;
 	}
 	tree_reading_free(&reading);
 	return rc;
@@ -80,12 +88,21 @@ static int tree_op_get(void *index, uint64_t key, bool notes, uint64_t *value,
 static int tree_op_get_many(void *index, const uint64_t *keys, uint32_t count,
 			    uint64_t *values, int *statuses)
 {
-	uint64_t version;
+	struct tree_reading readings[MANY_MAX] = {0};
+	uint32_t i;
+	int rc;
 
-	for (uint32_t i = 0; i < count; i++)
-		statuses[i] = tree_op_get(index, keys[i], false, &values[i],
-					  &version);
-	return 0;
+	reef_assert(count <= MANY_MAX);
+	for (i = 0; i < count; i++) {
+		readings[i].key = &keys[i];
+		readings[i].key_size = 8;
+	}
+	rc = tree_get_many(index, readings, count);
+	for (i = 0; i < count; i++) {
+		statuses[i] = rc ? rc : take_value(&readings[i], &values[i]);
+		tree_reading_free(&readings[i]);
+	}
+	return rc;
 }
 
 static int put_ahead(void *context, const struct entry *now, struct entry *put)

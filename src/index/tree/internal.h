@@ -76,6 +76,10 @@ uint64_t tree_node_hint(struct tree *tree, uint64_t head, uint64_t otherwise);
 /* The node of a head, remembered or read. */
 int tree_node_get(struct tree *tree, const struct tree_child *child,
 		  struct tree_node **node);
+/* The same; if it was read, *fresh (may be NULL; else an image, or zero) is
+ * what was read, the caller's to free. */
+int tree_node_get_fresh(struct tree *tree, const struct tree_child *child,
+			struct tree_image *fresh, struct tree_node **node);
 /* READ the node of a head, as it is now. The image is the caller's to free.
  * is_proved: the one on its left was seen in this call to name it: (8) of
  * layout.h. -ESTALE: there is no node of this tree (any more), or only the one
@@ -177,6 +181,12 @@ void tree_separator_add(struct tree_separator **list, uint32_t level,
 int tree_search(struct tree *tree, const void *key, uint32_t key_size,
 		uint32_t level, bool before, struct tree_separator **missing,
 		struct tree_node **out);
+/* The same; *fresh: as tree_node_get_fresh has it, of the node that was found,
+ * or of another. */
+int tree_search_fresh(struct tree *tree, const void *key, uint32_t key_size,
+		      uint32_t level, bool before,
+		      struct tree_separator **missing, struct tree_image *fresh,
+		      struct tree_node **out);
 /* READ the root word again. */
 int tree_top_read(struct tree *tree);
 

@@ -232,46 +232,38 @@ static void note_record(struct tree_spot *spot, const uint8_t *value,
 	};
 }
 
-/* READ the node anew, and tell by that. 1: told.  0: the key is behind it. */
-static int look_anew(struct tree *tree, struct tree_spot *spot)
+/* Tell by an image of the spot's node, which was read in this call. As
+ * look_anew. */
+static int look_in_image(struct tree *tree, struct tree_spot *spot,
+			 const struct tree_image *image)
 {
+	const struct tree_node *node = spot->node;
 	const struct tree_record *record;
-	struct tree_image image;
-	struct tree_node *node;
-	int rc = tree_node_read(tree, spot->node, &image);
+	int rc;
 
-	if (rc == -ESTALE)
-		tree_node_forget(tree, spot->node);
-	if (rc)
-		return rc == -ESTALE ? 0 : rc;
-	rc = tree_node_remember(tree, &image, &node);
-	if (rc)
-		goto out;
-	tree_node_unref(spot->node);
-	spot->node = node;
 	/* (5) Its head may be another's by now. */
-	if (image.level != spot->level ||
+	if (image->level != spot->level ||
 	    (tree_compare(node->low, node->low_size, spot->key,
 			  spot->key_size) > 0 &&
 	     !REEF_MUTATED(TREE_JOIN_LOW)))
-		goto out;
+		return 0;
 	if (node->high &&
 	    tree_compare(spot->key, spot->key_size, node->high,
 			 node->high_size) >= 0 &&
 	    !REEF_MUTATED(TREE_FENCE_IGNORED))
-		goto out;
-	memcpy(spot->slots, image.slots, sizeof(spot->slots));
+		return 0;
+	memcpy(spot->slots, image->slots, sizeof(spot->slots));
 	spot->is_frozen = tree_slots_are_frozen(spot->slots);
-	spot->record = tree_image_find(&image, spot->key, spot->key_size);
+	spot->record = tree_image_find(image, spot->key, spot->key_size);
 	spot->outside = 0;
 	spot->is_there = false;
 	if (spot->record >= 0) {
-		record = &image.records[spot->record];
+		record = &image->records[spot->record];
 		spot->mark_at = record->mark_at;
 		spot->outside = record->outside;
 		rc = entry_room_need(&spot->bytes, record->value_size + 1u);
 		if (rc)
-			goto out;
+			return rc;
 		if (record->value_size)
 			memcpy(spot->bytes.bytes, record->value,
 			       record->value_size);
@@ -281,8 +273,26 @@ static int look_anew(struct tree *tree, struct tree_spot *spot)
 	rc = look_in_slots(tree, spot);
 	if (!rc && spot->slot < 0 && spot->is_there)
 		rc = look_outside(tree, spot);
-	rc = rc ? rc : 1;
-out:
+	return rc ? rc : 1;
+}
+
+/* READ the node anew, and tell by that. 1: told.  0: the key is not in it. */
+static int look_anew(struct tree *tree, struct tree_spot *spot)
+{
+	struct tree_image image;
+	struct tree_node *node;
+	int rc = tree_node_read(tree, spot->node, &image);
+
+	if (rc == -ESTALE)
+		tree_node_forget(tree, spot->node);
+	if (rc)
+		return rc == -ESTALE ? 0 : rc;
+	rc = tree_node_remember(tree, &image, &node);
+	if (!rc) {
+		tree_node_unref(spot->node);
+		spot->node = node;
+		rc = look_in_image(tree, spot, &image);
+	}
 	tree_image_free(&image);
 	return rc;
 }
@@ -486,25 +496,39 @@ void tree_look_together(struct tree *tree, struct tree_spot *spots,
 	}
 }
 
+/* Search for the spot's node, and look for the key in it. As look_anew. */
+static int look_once(struct tree *tree, struct tree_spot *spot,
+		     struct entry_fresh *fresh)
+{
+	struct tree_image image = {0};
+	/* Who puts a separator in mends nothing on the way: it would never come
+	 * to an end where one cannot be put. */
+	int rc = tree_search_fresh(
+		tree, spot->key, spot->key_size, spot->level, false,
+		spot->to_change && !spot->level ? &spot->missing : NULL, &image,
+		&spot->node);
+
+	/* What was read on the way need not be read again. */
+	if (!rc && image.bytes && image.head == spot->node->head &&
+	    image.id == spot->node->id)
+		rc = look_in_image(tree, spot, &image);
+	else if (!rc)
+		rc = look_fast(tree, spot, fresh);
+	tree_image_free(&image);
+	return rc;
+}
+
 int tree_look(struct tree *tree, struct tree_spot *spot,
 	      struct entry_fresh *fresh)
 {
 	uint32_t attempt;
 	int rc;
 
-	/* Who puts a separator in mends nothing on the way: it would never come
-	 * to an end where one cannot be put. */
 	spot->hash = tree_hash(tree, spot->key, spot->key_size);
 	for (attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
 		tree_node_unref(spot->node);
 		spot->node = NULL;
-		rc = tree_search(
-			tree, spot->key, spot->key_size, spot->level, false,
-			spot->to_change && !spot->level ? &spot->missing : NULL,
-			&spot->node);
-		if (rc)
-			return rc;
-		rc = look_fast(tree, spot, fresh);
+		rc = look_once(tree, spot, fresh);
 		if (!rc)
 			rc = look_anew(tree, spot);
 		if (rc)

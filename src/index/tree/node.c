@@ -473,6 +473,12 @@ int tree_image_read(struct tree *tree, const struct tree_child *from,
 int tree_node_get(struct tree *tree, const struct tree_child *child,
 		  struct tree_node **out)
 {
+	return tree_node_get_fresh(tree, child, NULL, out);
+}
+
+int tree_node_get_fresh(struct tree *tree, const struct tree_child *child,
+			struct tree_image *fresh, struct tree_node **out)
+{
 	struct tree_node *node = find_known(tree, child->head);
 	struct tree_image image;
 	int rc;
@@ -487,6 +493,11 @@ int tree_node_get(struct tree *tree, const struct tree_child *child,
 	if (rc)
 		return rc;
 	rc = tree_node_remember(tree, &image, out);
-	tree_image_free(&image);
+	if (!rc && fresh) {
+		tree_image_free(fresh);
+		*fresh = image;
+	} else {
+		tree_image_free(&image);
+	}
 	return rc;
 }

@@ -190,14 +190,15 @@ static int go_right(struct tree *tree, const void *key, uint32_t key_size,
  * that was found. */
 static int get_child(struct tree *tree, const struct tree_child *child,
 		     uint32_t level, const void *key, uint32_t key_size,
-		     bool before, struct tree_node **out, int *why)
+		     bool before, struct tree_image *fresh,
+		     struct tree_node **out, int *why)
 {
 	struct tree_node *node;
 	int rc;
 
 	*why = -REEF_ECORRUPT;
 	for (uint32_t i = 0; i < 2; i++) {
-		rc = tree_node_get(tree, child, &node);
+		rc = tree_node_get_fresh(tree, child, fresh, &node);
 		if (is_nowhere(rc)) {
 			*why = rc == -ESTALE ? -REEF_ECORRUPT : rc;
 			return 0;
@@ -237,7 +238,8 @@ static int get_linked(struct tree *tree, const struct tree_child *hint,
 /* Go down from an inner node; *child is where one can go right to the key. */
 static int go_down(struct tree *tree, const struct tree_node *node,
 		   const void *key, uint32_t key_size, bool before,
-		   struct tree_separator **missing, struct tree_node **child)
+		   struct tree_separator **missing, struct tree_image *fresh,
+		   struct tree_node **child)
 {
 	int first = tree_node_part(node, key, key_size, before), part, rc = 0;
 	int why = -REEF_ECORRUPT;
@@ -245,7 +247,7 @@ static int go_down(struct tree *tree, const struct tree_node *node,
 
 	for (part = first; part >= 0 && !rc; part -= !rc)
 		rc = get_child(tree, &node->parts[part].child, node->level - 1,
-			       key, key_size, before, child, &why);
+			       key, key_size, before, fresh, child, &why);
 	if (rc == -REEF_EDROPPED && part < first)
 		return get_linked(tree, &node->parts[part + 1].child,
 				  node->level - 1, child);
@@ -280,7 +282,8 @@ static int find_top(struct tree *tree, struct tree_node **node)
 
 static int search_once(struct tree *tree, const void *key, uint32_t key_size,
 		       uint32_t level, bool before,
-		       struct tree_separator **missing, struct tree_node **out)
+		       struct tree_separator **missing,
+		       struct tree_image *fresh, struct tree_node **out)
 {
 	struct tree_node *node = NULL, *parent = NULL, *child;
 	bool moved;
@@ -298,9 +301,10 @@ static int search_once(struct tree *tree, const void *key, uint32_t key_size,
 		parent = NULL;
 		if (rc || node->level == level)
 			break;
-		rc = node->level < level ? -ENOENT
-					 : go_down(tree, node, key, key_size,
-						   before, missing, &child);
+		rc = node->level < level
+			     ? -ENOENT
+			     : go_down(tree, node, key, key_size, before,
+				       missing, fresh, &child);
 		if (rc)
 			break;
 		parent = node;
@@ -317,6 +321,15 @@ int tree_search(struct tree *tree, const void *key, uint32_t key_size,
 		uint32_t level, bool before, struct tree_separator **missing,
 		struct tree_node **out)
 {
+	return tree_search_fresh(tree, key, key_size, level, before, missing,
+				 NULL, out);
+}
+
+int tree_search_fresh(struct tree *tree, const void *key, uint32_t key_size,
+		      uint32_t level, bool before,
+		      struct tree_separator **missing, struct tree_image *fresh,
+		      struct tree_node **out)
+{
 	int rc = -EAGAIN;
 
 	/* Each further attempt follows a node that is gone. */
@@ -324,7 +337,7 @@ int tree_search(struct tree *tree, const void *key, uint32_t key_size,
 		rc = i ? index_pause(i) : 0;
 		if (!rc)
 			rc = search_once(tree, key, key_size, level, before,
-					 missing, out);
+					 missing, fresh, out);
 	}
 	return rc == -EAGAIN ? -EBUSY : rc;
 }

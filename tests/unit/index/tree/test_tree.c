@@ -504,6 +504,36 @@ static int scan_cost(struct member *member, struct tree *tree)
 	return 0;
 }
 
+/* A handle that remembers nothing reads the root, and one node a level with its
+ * head: once more where what its parent says of it is old, and for what is in
+ * the slots of inner nodes. */
+static int cold_cost(struct member *member, struct reef_space *space,
+		     struct tree *tree)
+{
+	struct reef_counts before, cost;
+	struct tree_count count;
+	struct tree *cold;
+	uint64_t all = 0, worst = 0, i;
+
+	TRY(tree_count(tree, &count));
+	for (i = 0; i < 50; i++) {
+		TRY(tree_open(space, tree_root(tree), 0, &cold));
+		before = reef_count_read(&member->count);
+		TRY(cost_get(cold, i * 59));
+		cost = reef_count_read(&member->count);
+		cost = reef_counts_between(&before, &cost);
+		all += cost.round_trips;
+		worst = cost.round_trips > worst ? cost.round_trips : worst;
+		tree_close(cold);
+	}
+	print_message("cold get: %llu round trips for 50, %llu at most; "
+		      "%u levels\n",
+		      (unsigned long long)all, (unsigned long long)worst,
+		      count.height + 1);
+	WANT(worst <= 3 + 2 * (uint64_t)(count.height + 1));
+	return 0;
+}
+
 static int costs(struct member *member)
 {
 	struct reef_counts most = {.round_trips = 1,
@@ -559,6 +589,7 @@ static int costs(struct member *member)
 		      (unsigned long long)count.keys);
 	WANT(cost.bytes_in <= 4 * count.keys);
 	TRY(scan_cost(member, tree));
+	TRY(cold_cost(member, space, tree));
 	tree_close(tree);
 	return 0;
 }

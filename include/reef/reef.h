@@ -32,6 +32,16 @@
  *     or for what asks the broker the broker, was out of reach for 30 seconds.
  * (6) A session that ends gives back its scratch spaces and the blocks it
  *     allocated and did not keep.
+ * (7) In a space with two copies (reef_space_options.copies) accesses are as
+ *     ever, but: A word that CAS may touch takes no value again that it had
+ *     before, as long as anybody is inside a call from then: put a counter into
+ *     it, and something of one's own, so that of two who are in doubt one knows
+ *     that it was itself. `compare` is what was read, or set, and not a guess.
+ *     WRITEs of two clients to one place at a time may leave the copies
+ *     different. What a WRITE alone made visible can be gone again, if its
+ *     writer and a node die together: what counts is published by CAS. A READ
+ *     waits while the session's lease is not renewed: without a broker,
+ *     -REEF_ENOLINK after 30 seconds. Calls pin the epoch, as reef_enter does.
  *
  * Out-parameters are written only on success. What can fail may fail with
  * -ENOMEM; in a forked child everything returns -REEF_EFORKED.

@@ -29,6 +29,13 @@
  *     gives the lock: it can change what the lock protects on other nodes until
  *     then, also beside the holder of a new lock.
  *
+ * (6) In a space with two copies objects outlast one node's death. A lock there
+ *     is one word with terms: REEF_LOCK_SHIFT and REEF_LOCK_SPIN both are SPIN,
+ *     in no order and without readers; REEF_LOCK_MCS and REEF_LOCK_RW are
+ *     refused (-EOPNOTSUPP), as others change the words of their queues.
+ *     Barriers, leases and elections are as ever. To draw from a sequencer or a
+ *     clock takes three round trips, and more where others draw.
+ *
  * A timeout of 0 does not wait at all; REEF_FOREVER (fiber.h) waits for ever.
  *
  * Errors that every call may return, besides those of access (reef.h):
@@ -42,6 +49,7 @@
  *   -EACCES         only reading is granted
  *   -EEXIST         the name is something else's
  *   -EINVAL         no name, a limit that is too high, or an unknown flag
+ *   -EOPNOTSUPP     a kind of lock that spaces with copies do not have: (6)
  *   -ENAMETOOLONG   the name has more than 255 bytes
  *   -ENOENT         it does not exist, with REEF_SYNC_EXISTING
  *   -ENOSPC, -EDQUOT  no room to make it. -ENOSPC also: this process has that

@@ -102,7 +102,8 @@
 	X(COPIES_SETTLE_PRIMARY, "A CAS in doubt is repeated at the primary.") \
 	X(COPIES_UNPINNED, "The epoch is not pinned between the phases.") \
 	X(COPIES_READ_EXPIRED, "A READ counts although the lease is over.") \
-	X(COPIES_ADD_TWICE, "Another's sum is taken for one's own.")
+	X(COPIES_ADD_TWICE, "Another's sum is taken for one's own.") \
+	X(COPIES_GUESS_COMPARE, "A header is guessed, and not READ.")
 
 #define REEF_MUTANTS_OF_HEAP(X) \
 	X(HEAP_EARLY_REUSE, "Rule 7: nothing waits in limbo.") \

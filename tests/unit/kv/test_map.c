@@ -557,6 +557,41 @@ static void map_calls_keep_their_budgets(void **state)
 	pool_finish(&pool);
 }
 
+/* With two copies. What goes to both nodes side by side is counted twice. An
+ * update writes the entry, and says later that it is live: so two less than is
+ * counted, 4 round trips, or 5 with the lookup; an insert has 6. */
+static int budgets_of_copies(struct member *member)
+{
+	const struct reef_map_options forgetful = {.remember = 1};
+	struct reef_map *warm, *cold;
+	struct reef_space *space;
+
+	TRY(open_map(member, &space, &warm));
+	for (uint64_t i = 0; i < 300; i++)
+		TRY(act_put(warm, i));
+	TRY(reef_map_open(space, "m", &forgetful, &cold));
+	TRY(act_get(cold, 0));
+	WANT(cheapest(member, "get, warm", act_get, warm, 200, 1) == 1);
+	WANT(cheapest(member, "get, cold", act_get, cold, 200, 1) == 2);
+	cheapest(member, "update", act_put, warm, 100, 1);
+	WANT(cheapest(member, "update, warm", act_put, warm, 100, 1) == 4 + 2);
+	WANT(cheapest(member, "update, cold", act_put, cold, 120, 1) == 5 + 2);
+	WANT(cheapest(member, "insert", act_put, warm, 1000, 1) <= 6);
+	reef_map_close(cold);
+	reef_map_close(warm);
+	return 0;
+}
+
+static void map_calls_with_copies_keep_their_budgets(void **state)
+{
+	struct pool pool = {.extent_size = 8 * MIB, .copies = 2};
+
+	(void)state;
+	pool_start(&pool, 7);
+	pool_add(&pool, budgets_of_copies);
+	pool_finish(&pool);
+}
+
 /* --- names --- */
 
 static int names(struct member *member)
@@ -854,6 +889,7 @@ int main(void)
 		cmocka_unit_test(map_expired_keys_are_not_there),
 		cmocka_unit_test(map_without_broker_keys_expire_in_time),
 		cmocka_unit_test(map_calls_keep_their_budgets),
+		cmocka_unit_test(map_calls_with_copies_keep_their_budgets),
 		cmocka_unit_test(map_names_are_made_found_and_dropped),
 		cmocka_unit_test(map_whose_memory_is_lost_can_be_made_anew),
 		cmocka_unit_test(map_keys_beside_lost_ones_are_found_together),

@@ -272,7 +272,8 @@ static int change_header(struct reef_heap *heap, uint64_t address,
 			 uint64_t expect, uint8_t state, bool ours)
 {
 	struct guess *guess = guess_of(heap, address), seen;
-	bool may_guess = !heap->options.has_copies;
+	bool may_guess =
+		!heap->options.has_copies || REEF_MUTATED(COPIES_GUESS_COMPARE);
 	uint64_t header = may_guess ? expect : 0, was;
 	bool sure = header != 0, doubted = false;
 	int rc;

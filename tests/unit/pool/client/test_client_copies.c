@@ -30,6 +30,7 @@ static struct {
 	uint64_t strike_at, posts;	      /* of the first writer */
 	bool lossy;
 	struct reef_fiber *fiber;
+	uint64_t blocks[2];
 	uint32_t doubts, lost;
 } scene;
 
@@ -435,6 +436,60 @@ static void client_copies_are_read_under_a_lease(void **state)
 	assert_int_equal(run_lease(), 0);
 }
 
+/* --- headers --- */
+
+static int owns(struct member *member)
+{
+	struct reef_space *space;
+
+	TRY(member_space(member, &space));
+	for (uint32_t i = 0; i < 2; i++) {
+		TRY(reef_alloc(space, 64, &scene.blocks[i]));
+		TRY(reef_write(member->reef, scene.blocks[i], &(uint64_t){1},
+			       8));
+	}
+	scene.step = 1;
+	TRY(member_await(member, &scene.step, 2));
+	return 0;
+}
+
+/* What another's block has for a header is read each time, and not guessed by
+ * its neighbour's. */
+static int frees(struct member *member)
+{
+	struct reef_counts before, after;
+	struct reef_space *space;
+
+	TRY(member_space(member, &space));
+	TRY(member_await(member, &scene.step, 1));
+	for (uint32_t i = 0; i < 2; i++) {
+		before = reef_count_read(&member->count);
+		TRY(reef_free(space, scene.blocks[i], 0));
+		after = reef_count_read(&member->count);
+		after = reef_counts_between(&before, &after);
+		WANT(after.reads >= 1 && after.cas == 2);
+	}
+	scene.step = 2;
+	return 0;
+}
+
+static int run_headers(void)
+{
+	struct pool pool = {.ttl_ns = 3600 * SECOND, .copies = 2};
+
+	memset(&scene, 0, sizeof(scene));
+	pool_start(&pool, 1);
+	pool_add(&pool, owns);
+	pool_add(&pool, frees);
+	return pool_end(&pool);
+}
+
+static void client_copies_headers_are_not_guessed(void **state)
+{
+	(void)state;
+	assert_int_equal(run_headers(), 0);
+}
+
 /* --- mutants --- */
 
 #if !SANITIZED
@@ -444,6 +499,8 @@ static int run_mutant(enum reef_mutant mutant, uint64_t seed)
 		return run_epoch();
 	if (mutant == REEF_MUTANT_COPIES_READ_EXPIRED)
 		return run_lease();
+	if (mutant == REEF_MUTANT_COPIES_GUESS_COMPARE)
+		return run_headers();
 	if (mutant == REEF_MUTANT_COPIES_ADD_TWICE)
 		return run_adds(seed);
 	return run(seed);
@@ -588,6 +645,7 @@ int main(void)
 		cmocka_unit_test(client_copies_are_added_to_once),
 		cmocka_unit_test(client_copies_pin_their_epoch),
 		cmocka_unit_test(client_copies_are_read_under_a_lease),
+		cmocka_unit_test(client_copies_headers_are_not_guessed),
 #if !SANITIZED
 		cmocka_unit_test(client_copies_mutants_are_found),
 #endif

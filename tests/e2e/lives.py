@@ -115,7 +115,8 @@ class Lives(Histories):
                 # All of them go on.
                 for worker in workers:
                     assert self.grows(worker, self.random.randrange(1, 40)), (
-                        worker.name, worker.out, worker.error)
+                        worker.name, worker.child.poll(), worker.out,
+                        worker.error)
             self.finish(workers)
         print("%d kills" % (ROUNDS * KILLS), flush=True)
 

@@ -167,8 +167,8 @@ static int host_main(struct sim_pool_client *client)
 	return rc;
 }
 
-int logs_run(enum logs_line line, uint32_t clients, uint64_t seed,
-	     struct logs_result *out)
+int logs_line_run(enum logs_line line, uint32_t clients, uint64_t seed,
+		  struct logs_result *out)
 {
 	struct field *field = calloc(1, sizeof(*field));
 	struct sim_pool_options options = {

@@ -32,7 +32,7 @@ extern const char *const logs_lines[LOGS_LINES + 1];	  /* to NULL */
 extern const uint64_t logs_points[], logs_quick_points[]; /* to 0 */
 
 /* Run one line with so many clients. 0, or what the pool failed with. */
-int logs_run(enum logs_line line, uint32_t clients, uint64_t seed,
-	     struct logs_result *out);
+int logs_line_run(enum logs_line line, uint32_t clients, uint64_t seed,
+		  struct logs_result *out);
 
 #endif

@@ -374,8 +374,8 @@ static int run_logs(const struct wish *wish)
 	for (uint32_t p = 0; !rc && rates.points[p]; p++)
 		for (uint32_t l = 0; !rc && l < LOGS_LINES; l++) {
 			print_progress(logs_lines[l], rates.points[p]);
-			rc = logs_run(l, (uint32_t)rates.points[p], wish->seed,
-				      &result);
+			rc = logs_line_run(l, (uint32_t)rates.points[p],
+					   wish->seed, &result);
 			print_progress(NULL, 0);
 			if (rc)
 				break;

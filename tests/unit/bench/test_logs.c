@@ -15,7 +15,7 @@ static double rate(enum logs_line line, uint32_t clients)
 {
 	struct logs_result result = {0};
 
-	assert_int_equal(logs_run(line, clients, 1, &result), 0);
+	assert_int_equal(logs_line_run(line, clients, 1, &result), 0);
 	return result.appends_per_s;
 }
 

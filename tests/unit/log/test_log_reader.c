@@ -321,6 +321,7 @@ static int takes_and_dies(struct member *member)
 	struct reef_reader *reader, *single;
 	struct reef_space *space;
 	struct reef_log *log;
+	int rc;
 
 	TRY(logs_open(member, &space, &log));
 	TRY(append_some(log, 0, 6));
@@ -332,7 +333,12 @@ static int takes_and_dies(struct member *member)
 	TRY(reef_reader_done(single, 0));
 	note[0] = 1;
 	reef_sim_host_kill(member->host);
-	return reef_sleep(SECOND);
+	/* What it does from here on reaches nobody. */
+	rc = reef_sleep(SECOND);
+	reef_reader_close(single);
+	reef_reader_close(reader);
+	reef_log_close(log);
+	return rc;
 }
 
 static int inherits(struct member *member)

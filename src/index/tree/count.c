@@ -121,7 +121,20 @@ static int scan_part(struct counting *counting, const uint8_t *high,
 	return tree_scan(counting->tree, &range, add_one, &counting->out->keys);
 }
 
-/* READ the leaf that the key is in. */
+/* True if the count goes on in a leaf as an image shows it. */
+static bool is_in(const struct counting *counting,
+		  const struct tree_image *image)
+{
+	return !image->level &&
+	       tree_compare(image->low, image->low_size, counting->key,
+			    counting->key_size) <= 0 &&
+	       (!image->high ||
+		tree_compare(counting->key, counting->key_size, image->high,
+			     image->high_size) < 0);
+}
+
+/* READ the leaf that the key is in. One that was remembered may have been split
+ * since, or its head may be another's. */
 static int read_leaf(struct counting *counting, struct tree_image *image)
 {
 	struct tree *tree = counting->tree;
@@ -137,7 +150,17 @@ static int read_leaf(struct counting *counting, struct tree_image *image)
 		if (rc == -ESTALE)
 			tree_node_forget(tree, node);
 		tree_node_unref(node);
-		if (rc != -ESTALE)
+		if (rc && rc != -ESTALE)
+			return rc;
+		if (!rc && is_in(counting, image))
+			return 0;
+		if (!rc) {
+			rc = tree_node_remember(tree, image, NULL);
+			tree_image_free(image);
+		}
+		if (!rc || rc == -ESTALE)
+			rc = index_pause(i);
+		if (rc)
 			return rc;
 	}
 	return -EBUSY;

@@ -154,6 +154,7 @@ static int go_right(struct tree *tree, const void *key, uint32_t key_size,
 		    bool before, struct tree_separator **missing,
 		    struct tree_node **node, bool *moved)
 {
+	const uint32_t level = (*node)->level;
 	struct tree_node *right;
 	struct tree_child child;
 	int rc, why;
@@ -165,6 +166,11 @@ static int go_right(struct tree *tree, const void *key, uint32_t key_size,
 		why = get_right(tree, *node, &right);
 		if (is_nowhere(why)) {
 			rc = refresh(tree, node);
+			/* (5) Its head may be another's by now. */
+			if (!rc &&
+			    ((*node)->level != level ||
+			     !begins_before(*node, key, key_size, before)))
+				rc = -EAGAIN;
 			if (!rc)
 				continue;
 			if (rc == 1)

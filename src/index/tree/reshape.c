@@ -88,6 +88,12 @@ static bool is_inside(const struct reshape *reshape)
 					   end->high_size) < 0);
 }
 
+/* Values up to so many bytes are in records; children always are. */
+static uint32_t inline_max_of(const struct reshape *reshape)
+{
+	return reshape->image->level ? UINT32_MAX : reshape->tree->inline_max;
+}
+
 static int fold(struct reshape *reshape)
 {
 	uint32_t i, count = 0;
@@ -97,7 +103,7 @@ static int fold(struct reshape *reshape)
 		struct source *source = &reshape->sources[i];
 
 		rc = tree_merge(&source->image, source->slots, &source->entries,
-				reshape->tree->inline_max, &source->merged);
+				inline_max_of(reshape), &source->merged);
 		count += source->merged.count;
 	}
 	if (rc)
@@ -301,7 +307,7 @@ static int prepare_once(struct reshape *reshape)
 		memcpy(source->slots, source->image.slots,
 		       sizeof(source->slots));
 		rc = tree_entries_read(reshape->tree, source->slots,
-				       reshape->tree->inline_max,
+				       inline_max_of(reshape),
 				       &source->entries);
 	}
 	if (!rc)

@@ -67,7 +67,8 @@ static int check_all(struct tree *tree, uint64_t count)
 	return 0;
 }
 
-static int fill(struct member *member, uint64_t step)
+static int fill_with(struct member *member, const struct tree_options *options,
+		     uint64_t step)
 {
 	const uint64_t count = 2000;
 	struct reef_space *space;
@@ -75,7 +76,7 @@ static int fill(struct member *member, uint64_t step)
 	struct tree *tree;
 	uint64_t i, key, value, root;
 
-	TRY(plain_tree_begin(member, &small, &space, &tree));
+	TRY(plain_tree_begin(member, options, &space, &tree));
 	WANT_RC(plain_tree_get(tree, 1, &value), -ENOENT);
 	WANT_RC(plain_tree_delete(tree, 1), -ENOENT);
 	for (i = 0; i < count; i++) {
@@ -104,6 +105,20 @@ static int fill(struct member *member, uint64_t step)
 	TRY(check_all(tree, count));
 	tree_close(tree);
 	return 0;
+}
+
+static int fill(struct member *member, uint64_t step)
+{
+	return fill_with(member, &small, step);
+}
+
+/* Every value lies outside; what names the children of a node must not. */
+static int fill_outside(struct member *member)
+{
+	struct tree_options options = small;
+
+	options.inline_max = 4;
+	return fill_with(member, &options, 1237);
 }
 
 static int fill_ascending(struct member *member)
@@ -140,6 +155,12 @@ static void tree_mixed_keys_are_found_in_order(void **state)
 {
 	(void)state;
 	run_one(fill_mixed);
+}
+
+static void tree_keys_of_values_outside_are_found_in_order(void **state)
+{
+	(void)state;
+	run_one(fill_outside);
 }
 
 static void tree_descending_keys_are_found_in_order(void **state)
@@ -723,6 +744,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(tree_ascending_keys_are_found_in_order),
 		cmocka_unit_test(tree_mixed_keys_are_found_in_order),
+		cmocka_unit_test(
+			tree_keys_of_values_outside_are_found_in_order),
 		cmocka_unit_test(tree_descending_keys_are_found_in_order),
 		cmocka_unit_test(tree_keys_and_values_of_any_size_come_back),
 		cmocka_unit_test(tree_bad_input_is_refused),

@@ -429,7 +429,7 @@ static void run_seeds(int (*run)(uint64_t seed), enum reef_mutant mutant)
 		assert_int_equal(run(seed), 0);
 	try_quiet = true;
 	reef_mutate(mutant);
-	for (seed = seeds_first(); seeds_has(seed, 20) && !found; seed++)
+	for (seed = seeds_first(); seeds_has(seed, 400) && !found; seed++)
 		found = run(seed) != 0;
 	reef_mutate(REEF_MUTANT_NONE);
 	try_quiet = false;

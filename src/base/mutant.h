@@ -42,8 +42,11 @@
 #define REEF_MUTANTS_OF_FABRIC(X) \
 	X(FABRIC_END_LATE_HELLO, "F10: a late hello is let in.") \
 	X(FABRIC_END_NEWER, "F10: newer links are ended, too.") \
-	X(FABRIC_END_EARLY, "F10: the end is confirmed before it has come.") \
-	X(FABRIC_PIDFD_LATE, "Who watches hears of a process that is in already.")
+	X(FABRIC_END_EARLY, "F10: the end is confirmed before it has come.")
+
+/* Of shm alone: the simulator has no processes. */
+#define REEF_MUTANTS_OF_SHM(X) \
+	X(SHM_PIDFD_LATE, "Who watches hears of a process that is in already.")
 
 #define REEF_MUTANTS_OF_BROKER(X) \
 	X(BROKER_COUNTS_BELIEVED, "Counters of sessions are added as told.") \
@@ -245,6 +248,7 @@
 #define REEF_MUTANTS_ALL(X) \
 	REEF_MUTANTS_OF_SIM(X) \
 	REEF_MUTANTS_OF_FABRIC(X) \
+	REEF_MUTANTS_OF_SHM(X) \
 	REEF_MUTANTS_OF_BROKER(X) \
 	REEF_MUTANTS_OF_NODE(X) \
 	REEF_MUTANTS_OF_IMAGE(X) \

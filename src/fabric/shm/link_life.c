@@ -458,7 +458,7 @@ static int admit_session(void *context, struct reef_hello_peer *peer)
 		rc = shm->fabric.options.let_in(shm->fabric.options.watcher,
 						peer->session, peer->number,
 						link->peer->pidfd);
-	if (rc && !REEF_MUTATED(FABRIC_PIDFD_LATE)) {
+	if (rc && !REEF_MUTATED(SHM_PIDFD_LATE)) {
 		shm_control_give(shm, link);
 		return -EBUSY;
 	}

@@ -507,7 +507,7 @@ static void shm_process_that_nobody_could_end_is_not_let_in(void **state)
 {
 	assert_false(gets_in_unwatched());
 #if !SANITIZED
-	reef_mutate(REEF_MUTANT_FABRIC_PIDFD_LATE);
+	reef_mutate(REEF_MUTANT_SHM_PIDFD_LATE);
 	assert_true(gets_in_unwatched());
 	reef_mutate(REEF_MUTANT_NONE);
 #endif

@@ -62,7 +62,7 @@ def text(value):
 
 def space_open(name=b"", flags=0, space=0, token=NO_TOKEN):
     return text(name) + struct.pack(
-        "<IBBQIBI32s", flags, 0, 0, 0, token.space or space, token.rights,
+        "<IBBQIIBI32s", flags, 0, 0, 0, 0, token.space or space, token.rights,
         token.era, token.secret)
 
 
@@ -71,9 +71,9 @@ def rows_of(data):
     extents, nodes = [], []
     while data:
         if data[0] == ROW_EXTENT:
-            form = "<IIIIIBQQ4Q4Q"
+            form = "<IIIIIBQQIB4Q4Q"
             fields = struct.unpack_from(form, data, 1)
-            extents.append(Extent(*fields[:8], fields[8:12], fields[12:]))
+            extents.append(Extent(*fields[:8], fields[10:14], fields[14:]))
             data = data[1 + struct.calcsize(form):]
             continue
         assert data[0] == ROW_NODE, data[0]
@@ -232,7 +232,7 @@ class Session(Link):
                                 space_open(name, flags, space, token))
         if status:
             return status, 0, [], []
-        form = "<IBQBBQII"
+        form = "<IBQBBQIII"
         return (0, struct.unpack_from("<I", body)[0],
                 *rows_of(body[struct.calcsize(form):]))
 

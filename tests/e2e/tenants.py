@@ -581,7 +581,7 @@ OWNERS = {
     "SETTING": text(b"sessions_max") + struct.pack("<QI", 1, 0),
     "JANITOR": b""}
 NODES = {
-    "NODE_REGISTER": struct.pack("<QQQ", 1, 1, MIB) + text(b"") + bytes(52),
+    "NODE_REGISTER": struct.pack("<QQQ", 1, 1, MIB) + text(b"") + bytes(56),
     "NODE_EXTENTS": b"", "NODE_READY": b"",
     "NODE_PULSE": struct.pack("<QQQIQ", 1, 1, 1, 1, 1)}
 BROKERS = {
@@ -589,7 +589,7 @@ BROKERS = {
     "EXTENT_DROP": struct.pack("<I", 1),
     "EXTENT_CLOSE": struct.pack("<II", 1, 0),
     "EXTENT_REOPEN": struct.pack("<II", 1, 9),
-    "EXTENT_PULL": struct.pack("<IIIQQQ", 1, 1, 9, MIB, 1, 1) + text(b"") +
+    "EXTENT_PULL": struct.pack("<IIIQQIIQ", 1, 1, 9, MIB, 1, 0, 0, 1) + text(b"") +
                    bytes(64),
     "FENCE": struct.pack("<I", 1), "END": struct.pack("<II", 1, 1),
     "RECOVER": struct.pack("<I", 1) + bytes(128),

@@ -8,18 +8,20 @@
  *     it. So the folder has an end.
  * (2) A space that has lost memory goes back as a whole, on all nodes at once,
  *     or stays as it is: nothing is put together of two moments. Either is
- * said, by name. The image is checked before the space is dropped. (3) A file
- * NAME.back says that a space is being brought back: it is there, durably,
- * before the space is dropped, and until a later image has taken the place of
- * the one that it names. Who is killed in between does it again at the next
- * start. (4) An image is of one space: of that number, or the one that (3) has
- * brought back. One of the same name that was dropped before is another space.
+ *     said, by name. The image is checked before the space is dropped.
+ * (3) A file NAME.back says that a space is being brought back: it is there,
+ *     durably, before the space is dropped, and until a later image has taken
+ *     the place of the one that it names. Who is killed in between does it
+ *     again at the next start.
+ * (4) An image is of one space: of that number, or the one that (3) has
+ *     brought back. One of the same name that was dropped before is another
+ *     space.
  * (5) What lost memory while the pool ran is not brought back: others may have
  *     gone on with what was left. A file NAME.lost says so, and its users
  *     decide. So it is when the saver is started again beside a broker that
  *     runs, which a file .started tells by the broker's epoch. Nor is anything
- * dropped while a session is there that would keep the image from being
- * restored.
+ *     dropped while a session is there that would keep the image from being
+ *     restored.
  *
  *   start: (space has lost memory, and an image) --verify--> nobody uses it
  *     --> .back --> dropped --> restored --> ... --save--> .back is removed

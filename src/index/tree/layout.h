@@ -45,8 +45,8 @@
  *
  * (1) The slots of a block are used in order. A slot's key never changes while
  *     the block lives, a used slot is never unused again, and a frozen one
- *     never changes. So whoever wins slot i by CAS from 0 has seen every key of
- *     the slots below it, and a key has at most one slot in a block.
+ *     never changes. So whoever wins slot i by CAS from 0 has seen every key
+ *     of the slots below it, and a key has at most one slot in a block.
  * (2) A key's state is that of its slot; if it has none, its record's; if it
  *     has neither, it is not there.
  * (3) The mark of a record is set (WRITE) before a slot with its key is taken.
@@ -60,12 +60,12 @@
  *     earlier one, so torn READs do no harm. Of the slots each stands for
  *     itself: one that is not frozen shows that the block was the node's then.
  * (5) A head's low fence and level never change while it is one; inner heads
- * are not freed before the tree is dropped, nor is the first of the leaves.
- * What a client knows of inner nodes, and a separator, is a hint: the node that
- *     it names is believed if it is a node of the tree, of that level, that
- * does not begin behind the key; else the one before it is asked. From there
- * one goes right at the high fence until the key fits. What a block that is the
- *     node's says of its right is no hint, but true.
+ *     are not freed before the tree is dropped, nor is the first of the
+ *     leaves. What a client knows of inner nodes, and a separator, is a hint:
+ *     the node that it names is believed if it is a node of the tree, of that
+ *     level, that does not begin behind the key; else the one before it is
+ *     asked. From there one goes right at the high fence until the key fits.
+ *     What a block that is the node's says of its right is no hint, but true.
  *     Whoever comes back to a head in another epoch asks the root whether the
  *     tree is still alive.
  * (6) A separator is put into the parent after its node is reachable from the
@@ -73,18 +73,18 @@
  *     has joined another is removed by who met it; the first of its node gets
  *     another child instead. The root word changes to a head one level higher
  *     only.
- * (7) A slot's entry is freed by whoever takes it out of the slot, or, if it is
- *     still there when the block is superseded and is not needed any more, by
- *     whoever changed h0. A record's entry (kind 2) by whoever takes the slot
- *     that supersedes the record. Blocks by whoever changed h0, and so block
- *     and head of a node that has joined another.
+ * (7) A slot's entry is freed by whoever takes it out of the slot, or, if it
+ *     is still there when the block is superseded and is not needed any more,
+ *     by whoever changed h0. A record's entry (kind 2) by whoever takes the
+ *     slot that supersedes the record. Blocks by whoever changed h0, and so
+ *     block and head of a node that has joined another.
  * (8) A node is JOINING when all its slots are frozen, and stays so: it has no
- *     other block any more. It is the node while the one on its left ends where
- *     it begins and names it as its right; id and alive of both are zeroed
- *     before that one's h0 is changed. So a block of a JOINING node without its
- *     id is believed by who comes to it from the left, from a block that was
- *     read in the same call; whoever else finds it comes from there. Only
- * leaves join.
+ *     other block any more. It is the node while the one on its left ends
+ *     where it begins and names it as its right; id and alive of both are
+ *     zeroed before that one's h0 is changed. So a block of a JOINING node
+ *     without its id is believed by who comes to it from the left, from a
+ *     block that was read in the same call; whoever else finds it comes from
+ *     there. Only leaves join.
  *
  * (R10) Whatever is read from shared memory is checked by whoever uses it.
  *

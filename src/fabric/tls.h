@@ -1,16 +1,16 @@
 /* tls.h - TLS 1.3 on a connected socket, with the key that the hello proves.
  *
  * (1) TLS 1.3 only, by OpenSSL: an external PSK together with an ephemeral key
- *     exchange, so that a key that leaks later opens nothing that was recorded.
- *     AES-128-GCM or ChaCha20-Poly1305. No certificates, tickets, early data,
- *     compression or renegotiation.
- * (2) The PSK is derived from that key by HMAC-SHA-256 under a label of its own
- *     and over the PSK identity, which says who connects (wire/hello.h). So no
- *     key serves two purposes. The identity itself crosses in the clear.
- * (3) An identity that is not known gets a random PSK: it is refused exactly as
- *     a wrong key is.
- * (4) There is no way back to plain text: the side that wants TLS takes nothing
- *     else, and says so (-REEF_ETLS).
+ *     exchange, so that a key that leaks later opens nothing that was
+ *     recorded. AES-128-GCM or ChaCha20-Poly1305. No certificates, tickets,
+ *     early data, compression or renegotiation.
+ * (2) The PSK is derived from that key by HMAC-SHA-256 under a label of its
+ *     own and over the PSK identity, which says who connects (wire/hello.h).
+ *     So no key serves two purposes. The identity itself crosses in the clear.
+ * (3) An identity that is not known gets a random PSK: it is refused exactly
+ *     as a wrong key is.
+ * (4) There is no way back to plain text: the side that wants TLS takes
+ *     nothing else, and says so (-REEF_ETLS).
  * (5) The accepting side makes nothing of OpenSSL before a whole first record
  *     is there. Records of the handshake have at most REEF_TLS_RECORD_MAX
  *     bytes, and there are few; so a half-open connection costs little.
@@ -18,9 +18,10 @@
  *     to a bound; then send takes nothing.
  * (7) After REKEY_BYTES a side changes its key, long before AES-GCM asks for
  *     it. Where the kernel does TLS itself (tls_kernel.h) it has ChaCha20,
- * which never does. (8) The end of the connection is the end of the stream, as
- * in plain text: our BYE says why, and all else counts as lost. So nobody sends
- * close_notify, and freeing says nothing to the peer.
+ *     which never does.
+ * (8) The end of the connection is the end of the stream, as in plain text:
+ *     our BYE says why, and all else counts as lost. So nobody sends
+ *     close_notify, and freeing says nothing to the peer.
  *
  * Thread: one at a time for each of: step; send; receive. Send and receive may
  * run at once (a lock is inside, the last in any order). */

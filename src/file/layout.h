@@ -18,31 +18,33 @@
  *     an epoch: link has numbers that are given once, the others count. The
  *     bytes of chunks are WRITTEN.
  * (2) A name is an entry's inode's if that inode's link is the entry's. If it
- * is the entry's old link, a rename is under way, and the name is the former
- *     inode's, if that has the former link. Else it is nobody's. So one CAS of
- *     link takes a file from one name to the other, and takes the other's file
- *     away; whoever is to change such an entry helps the rename first.
+ *     is the entry's old link, a rename is under way, and the name is the
+ *     former inode's, if that has the former link. Else it is nobody's. So one
+ *     CAS of link takes a file from one name to the other, and takes the
+ *     other's file away; whoever is to change such an entry helps the rename
+ *     first.
  * (3) An inode that was deleted has its words DEAD before anything it names is
  *     freed: so nothing is added to it any more.
  * (4) What a handle remembers of a file (that it is there, its size, the words
  *     of chunks) it uses only in the epoch in which it read it, inside
  *     reef_enter, and words only until it sees another count of shrinks.
- * Whoever takes a chunk away by a CAS frees it with REEF_FREE_LATER. (5) A word
- * is FROZEN when its chunk was punched out, or its end cut off: for readers at
- * once, but for those that remember. Nobody writes there until the epoch is
- * over in which it was seen FROZEN, so nobody remembers what was there; then 0,
- * a new chunk, or a copy without the end takes its place. Whoever wants to
- * write there does that. Punch waits for it, too, before it returns. (6) A file
- * becomes shorter by a CAS of size: the count of shrinks is one more, and it is
- * SHRINKING. When the epoch is over nobody believes in the old size any more,
- * so nobody reads or writes behind the new one: then the chunks there are taken
- * away, and it is SHRINKING no more. While it is, nobody makes it longer, but
- * whoever wants to finishes the shrink first. Whoever does takes away only what
- * he has READ before he saw that the file was still SHRINKING, inside one
- * reef_enter. (7) A write that made the file longer, or a chunk, counts only if
- * there was no shrink from before the write until after that; else it is done
- * again. (8) (R10) Whatever is read from shared memory is checked by whoever
- * uses it.
+ *     Whoever takes a chunk away by a CAS frees it with REEF_FREE_LATER.
+ * (5) A word is FROZEN when its chunk was punched out, or its end cut off: for
+ *     readers at once, but for those that remember. Nobody writes there until
+ *     the epoch is over in which it was seen FROZEN, so nobody remembers what
+ *     was there; then 0, a new chunk, or a copy without the end takes its
+ *     place. Whoever wants to write there does that. Punch waits for it, too,
+ *     before it returns.
+ * (6) A file becomes shorter by a CAS of size: the count of shrinks is one
+ *     more, and it is SHRINKING. When the epoch is over nobody believes in the
+ *     old size any more, so nobody reads or writes behind the new one: then
+ *     the chunks there are taken away, and it is SHRINKING no more. While it
+ *     is, nobody makes it longer, but whoever wants to finishes the shrink
+ *     first. Whoever does takes away only what he has READ before he saw that
+ *     the file was still SHRINKING, inside one reef_enter.
+ * (7) A write that made the file longer, or a chunk, counts only if there was
+ *     no shrink from before the write until after that; else it is done again.
+ * (8) (R10) Whatever is read from shared memory is checked by whoever uses it.
  *
  * Thread: any. */
 #ifndef REEF_FILE_LAYOUT_H

@@ -1,14 +1,16 @@
 /* room.c - requests for memory that wait for room.
  *
  * (1) Where a pool is full, but a drop is under way or a node away, who asks
- * for an extent waits (extents.c, 3). That can be up to a tenant who held what
- *     is dropped: so it waits in a list, and has neither a handler nor a fiber.
+ *     for an extent waits (extents.c, 3). That can be up to a tenant who held
+ *     what is dropped: so it waits in a list, and has neither a handler nor a
+ *     fiber.
  * (2) One fiber looks at the list when something has changed. Those for whom
  *     there may be room, or whose time is over, are tried again, each in a
  *     fiber of its own, TRIES_MAX at once, in the order in which they came.
  * (3) At most ADDERS_MAX wait, and of one user USER_MAX: others are told
- * -EBUSY. (4) A request is its session's: one whose link has become another
- * session's, or is gone, is done with.
+ *     -EBUSY.
+ * (4) A request is its session's: one whose link has become another session's,
+ *     or is gone, is done with.
  *
  *   broker_extent_add --REEF_LATER--> waits --look_at_adders--> is tried
  *     --> answered, or waits again */

@@ -44,6 +44,8 @@ def check_every_output_is_as_the_schema_says(pool):
     pool.do("space", "create", "s")
     pool.do("map", "put", "s", "m", "key", "value")
     pool.do("tree", "put", "s", "t", "key", "value")
+    pool.do("log", "append", "s", "l", "an entry")
+    pool.do("log", "tail", "s", "l", "--reader", "r")
     pool.do("lock", "l", "--", "true")
     pool.do("elect", "e", "--", "true")
     told = [(name, json.loads(line)) for name, command in (
@@ -57,6 +59,11 @@ def check_every_output_is_as_the_schema_says(pool):
         ("tree", ("tree", "stats", "s", "t", "--json")),
         ("tree_entry", ("tree", "scan", "s", "t", "--json")),
         ("tree_entry", ("tree", "floor", "s", "t", "z", "--json")),
+        ("log", ("log", "list", "s", "--json")),
+        ("log", ("log", "stats", "s", "l", "--json")),
+        ("log_entry", ("log", "read", "s", "l", "--json")),
+        ("log_entry", ("log", "tail", "s", "l", "--json")),
+        ("log_reader", ("log", "readers", "s", "l", "--json")),
         ("doctor", ("doctor", "--json")),
     ) for line in pool.do(*command).splitlines()]
     # It writes the same for people beside it.
@@ -65,7 +72,7 @@ def check_every_output_is_as_the_schema_says(pool):
                     "--json", figures], check=True, capture_output=True)
     with open(figures, encoding="utf-8") as stream:
         told += [("bench", json.loads(line)) for line in stream]
-    assert len(told) >= 12 and len({name for name, _ in told}) == 9, told
+    assert len(told) >= 17 and len({name for name, _ in told}) == 12, told
     status = dict(told)["status"]
     for part in ("nodes", "spaces", "sessions", "events"):
         assert status[part], status

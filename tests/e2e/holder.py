@@ -246,6 +246,8 @@ def check_second_holder_knows_who_was_let_in(pool):
     os.kill(first[0], signal.SIGKILL)
     until("another is there", lambda: (
         pool.holders() and pool.holders() != first))
+    until("it has everything", lambda: (
+        "another has the memory now" in node.error))
     stopped.send(signal.SIGSTOP)
     until("it stands still", lambda: stands_still(stopped.child.pid))
     node.kill()

@@ -119,7 +119,8 @@ static int say_client(const struct holder *holder,
 		       : holder_send(holder->fd, &message, client->pidfd);
 }
 
-/* Give everything to another holder: this one is gone. */
+/* Give everything to another holder: this one is gone. It knows who may have
+ * the memory mapped before it has any: (4). */
 static int replace_holder(struct holder *holder)
 {
 	uint32_t i;
@@ -131,12 +132,12 @@ static int replace_holder(struct holder *holder)
 	rc = start_holder(holder);
 	if (!rc)
 		rc = say(holder, HOLDER_NOTE, NULL, -1);
-	for (i = 0; !rc && i < holder->extents_count; i++)
-		rc = say(holder, HOLDER_ADD, &holder->extents[i].line,
-			 holder->extents[i].memory->fd);
 	for (i = 0; !rc && i < holder->clients_count; i++)
 		if (!REEF_MUTATED(KEEP_PIDFDS_LOST))
 			rc = say_client(holder, &holder->clients[i]);
+	for (i = 0; !rc && i < holder->extents_count; i++)
+		rc = say(holder, HOLDER_ADD, &holder->extents[i].line,
+			 holder->extents[i].memory->fd);
 	if (!rc || !holder->failed)
 		reef_log(rc ? REEF_LOG_ERROR : REEF_LOG_WARNING, "node",
 			 rc ? "its holder is gone, and no other can be "

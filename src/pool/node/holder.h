@@ -12,7 +12,7 @@
  *     `linger_ns`, also after a clean stop: then it gives up, as hold_save.h
  *     says. Its socket goes with it.
  * (3) A holder that dies is started again within a pulse, or at the node's next
- *     change, and is given everything anew, pidfds too. Only if both die at
+ *     change, and is given everything anew, pidfds first. Only if both die at
  *     once is memory lost.
  * (4) It has the pidfds of processes that may have the memory mapped, so that
  *     the next life can end those that were fenced meanwhile. It has one before

@@ -33,8 +33,7 @@ static int use(struct reef_tree *tree)
 	/* The readings of sensor 2 from second 10 on, and before second 13. */
 	range.from_size = make_key(from, 2, 10);
 	range.to_size = make_key(to, 2, 13);
-	if (!rc)
-		rc = reef_tree_scan(tree, &range, show, "sensor 2");
+	rc = rc ? rc : reef_tree_scan(tree, &range, show, "sensor 2");
 	/* Its latest: the last key below all of sensor 3. */
 	range = (struct reef_range){.from = from, .limit = 1};
 	range.flags = REEF_RANGE_BACKWARD | REEF_RANGE_AFTER;
@@ -53,7 +52,8 @@ int main(void)
 	rc = rc ? rc : reef_space_open(reef, "examples", &make, &space);
 	rc = rc ? rc : reef_tree_open(space, "readings", NULL, &tree);
 	rc = rc ? rc : use(tree);
-	fprintf(stderr, rc ? "%s\n" : "", reef_error_text(rc));
+	if (rc)
+		fprintf(stderr, "%s\n", reef_error_text(rc));
 	reef_tree_close(tree);
 	reef_close(reef);
 	return rc != 0;

@@ -15,7 +15,7 @@ import sys
 import time
 
 from checks import run_checks
-from pool_processes import Workers, has_ended, until
+from pool_processes import Workers, until
 
 REEF, WORKER = (os.path.abspath(name) for name in sys.argv[1:3])
 SOAK = os.environ.get("REEF_SOAK") == "1"
@@ -28,27 +28,7 @@ BROKER = ("--ttl", "2s", "--node-ttl", "2s", "--extent-size", "4M")
 
 
 class Kept(Workers):
-    """A pool whose nodes have holders; none of them outlives the test."""
-
-    def __exit__(self, kind, error, trace):
-        super().__exit__(kind, error, trace)
-        for pid in self.holders():
-            os.kill(pid, signal.SIGTERM)
-            until("holder %d ends" % pid, lambda pid=pid: has_ended(pid))
-
-    def holders(self):
-        """The processes that hold memory of this pool's nodes."""
-        found = []
-        for name in filter(str.isdigit, os.listdir("/proc")):
-            try:
-                with open("/proc/%s/cmdline" % name, "rb") as stream:
-                    words = stream.read().split(b"\0")
-            except OSError:
-                continue
-            if words[1:2] == [b"hold"] and len(words) > 5 and \
-                    self.home.encode() in words[5]:
-                found.append(int(name))
-        return found
+    """A pool whose nodes have holders."""
 
     def up(self, *lend):
         return self.start("up", "up", *(lend or LEND), *BROKER).saw("Ctrl-C")

@@ -13,11 +13,10 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 
 from checks import run_checks
-from map_histories import HISTORY, REEF, SOAK, Histories
-from pool_processes import free_port, has_ended, until
+from map_histories import REEF, SOAK, Histories
+from pool_processes import free_port, until
 from redis_servers import Server
 from redis_wire import Closed
 
@@ -32,29 +31,7 @@ BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
 
 class Lives(Histories):
-    """A pool whose nodes have holders; none of them outlives the test."""
-
-    def __exit__(self, kind, error, trace):
-        for process in self.processes:
-            if process.child.poll() is None:
-                process.kill()
-        for pid in self.holders():
-            os.kill(pid, signal.SIGTERM)
-            until("holder %d ends" % pid, lambda pid=pid: has_ended(pid))
-        super().__exit__(kind, error, trace)
-
-    def holders(self):
-        found = []
-        for name in filter(str.isdigit, os.listdir("/proc")):
-            try:
-                with open("/proc/%s/cmdline" % name, "rb") as stream:
-                    words = stream.read().split(b"\0")
-            except OSError:
-                continue
-            if words[1:2] == [b"hold"] and any(
-                    self.home.encode() in word for word in words):
-                found.append(int(name))
-        return found
+    """A pool whose nodes have holders."""
 
     def up(self, *more):
         if self.tcp.endswith(":0"):

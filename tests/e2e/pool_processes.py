@@ -143,10 +143,27 @@ class Pool:
         for process in self.processes:
             if process.child.poll() is None:
                 process.kill()
+        for pid in self.holders():
+            os.kill(pid, signal.SIGTERM)
+            until("holder %d ends" % pid, lambda pid=pid: has_ended(pid))
         if kind and os.environ.get("REEF_E2E_KEEP"):
             print("kept: " + self.home)
         else:
             shutil.rmtree(self.home)
+
+    def holders(self):
+        """The processes that hold memory of this pool's nodes."""
+        found = []
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open("/proc/%s/cmdline" % name, "rb") as stream:
+                    words = stream.read().split(b"\0")
+            except OSError:
+                continue
+            if words[1:2] == [b"hold"] and any(
+                    self.home.encode() in word for word in words):
+                found.append(int(name))
+        return found
 
     def environment(self, **more):
         clean = {name: value for name, value in os.environ.items()

@@ -14,7 +14,7 @@ import sys
 import time
 
 from checks import run_checks
-from pool_processes import Pool, has_ended, until
+from pool_processes import Pool, until
 
 REEF = os.path.abspath(sys.argv[1])
 SOAK = os.environ.get("REEF_SOAK") == "1"
@@ -30,28 +30,6 @@ class Wounded(Pool):
     def __init__(self):
         super().__init__(REEF)
         self.random = random.Random(5)
-
-    def __exit__(self, kind, error, trace):
-        for process in self.processes:
-            if process.child.poll() is None:
-                process.kill()
-        for pid in self.holders():
-            os.kill(pid, signal.SIGTERM)
-            until("holder %d ends" % pid, lambda pid=pid: has_ended(pid))
-        super().__exit__(kind, error, trace)
-
-    def holders(self):
-        found = []
-        for name in filter(str.isdigit, os.listdir("/proc")):
-            try:
-                with open("/proc/%s/cmdline" % name, "rb") as stream:
-                    words = stream.read().split(b"\0")
-            except OSError:
-                continue
-            if words[1:2] == [b"hold"] and any(
-                    self.home.encode() in word for word in words):
-                found.append(int(name))
-        return found
 
     def up(self, *flags, **more):
         return self.start("up", "up", *flags, **more).saw("is up.")

@@ -77,7 +77,8 @@ static int take_part(struct shared *shared, uint32_t index, int go)
 			return 1;
 	}
 	MUST(reef_barrier_round(barrier) == shared->rounds);
-	MUST(reef_barrier_members(barrier) == MEMBERS - shared->kills);
+	/* Who is quicker may have left by now. */
+	MUST(reef_barrier_members(barrier) <= MEMBERS - shared->kills);
 	MUST(!reef_barrier_leave(barrier, 60 * SECOND));
 	reef_barrier_close(barrier);
 	reef_close(reef);

@@ -459,7 +459,7 @@ static void shm_control_page_that_could_shrink_is_refused(void **state)
 
 static int refuse(void *watcher, uint32_t session, uint32_t number, int pidfd)
 {
-	++*(uint32_t *)watcher;
+	atomic_fetch_add((_Atomic uint32_t *)watcher, 1);
 	return -EIO;
 }
 
@@ -473,7 +473,7 @@ static bool gets_in_unwatched(void)
 {
 	const struct reef_memory_options memory = {
 		.backing = REEF_BACKING_MEMFD, .size = SIZE};
-	uint32_t asked = 0;
+	_Atomic uint32_t asked = 0;
 	const struct reef_fabric_options options = {
 		.let_in = refuse, .let_go = ignore, .watcher = &asked};
 	struct shm_client client;
@@ -496,7 +496,7 @@ static bool gets_in_unwatched(void)
 	assert_int_equal(write(ends[1], "x", 1), 1);
 	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_true(WIFEXITED(status) && WEXITSTATUS(status) < 2);
-	assert_true(asked > 0);
+	assert_true(atomic_load(&asked) > 0);
 	shm_node_stop(&node);
 	close(ends[0]);
 	close(ends[1]);

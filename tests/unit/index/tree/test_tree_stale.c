@@ -140,7 +140,7 @@ static void tree_idle_handle_answers_as_a_new_one(void **state)
 	uint64_t seed;
 
 	(void)state;
-	for (seed = seeds_first(); seeds_has(seed, seeds_of(300, 1000)); seed++)
+	for (seed = seeds_first(); seeds_has(seed, seeds_of(150, 1000)); seed++)
 		assert_int_equal(run(seed), 0);
 }
 

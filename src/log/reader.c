@@ -59,7 +59,7 @@ static int keep_name(void *context, const char *name, uint64_t value,
 static int list_names(struct reef_space *space, const char *log,
 		      struct names *names)
 {
-	struct reader_name prefix;
+	struct reader_name prefix = {0};
 	int rc = make_name(log, "", &prefix);
 
 	*names = (struct names){.skip = strlen(log) + sizeof(MARK) - 1};

@@ -39,7 +39,7 @@
 static void rename_told(struct reef_broker *broker, uint32_t twin,
 			uint32_t primary)
 {
-	struct broker_extent *told = broker_extent_find(broker, twin), was;
+	struct broker_extent *told, was;
 
 	broker_extent_forget(broker, primary);
 	told = broker_extent_find(broker, twin);

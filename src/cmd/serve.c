@@ -623,14 +623,15 @@ static int start_saver(struct server *server)
 		rc = -ENAMETOOLONG;
 	if (!rc)
 		rc = reef_private_directory(folder);
-	/* What another pool left there is not ours to clear. */
-	snprintf(folder + strlen(folder), 20, "/%016llx",
-		 (unsigned long long)reef_broker_pool(
-			 reef_host_broker(server->host)));
-	if (!rc)
+	if (!rc) {
+		/* What another pool left there is not ours to clear. */
+		snprintf(folder + strlen(folder), 20, "/%016llx",
+			 (unsigned long long)reef_broker_pool(
+				 reef_host_broker(server->host)));
 		rc = append_words(
 			&server->saver,
 			(const char *[]){"--folder", folder, "--every", every});
+	}
 	server->saver.name = "the saver";
 	if (!rc)
 		rc = child_start(&server->saver, server->sched);

@@ -56,28 +56,21 @@ static int get_key(void *map, const struct objects_wish *asked)
 
 static int put_key(void *map, const struct objects_wish *asked)
 {
-	const char *key = asked->words[3], *value = asked->words[4];
-	size_t size = value ? strlen(value) : 0;
+	const char *key = asked->words[3], *expire = wish_of(asked)->expire;
+	struct objects_value value = {0};
 	struct reef_map_options limits;
-	uint64_t expires_ms = 0, ns = 0;
-	char *input = NULL;
-	int rc = 0;
+	uint64_t now_ms = 0;
+	int rc = expire ? reef_map_now(map, &now_ms) : 0;
 
-	if (wish_of(asked)->expire) {
-		rc = objects_expiry("map", wish_of(asked)->expire, &ns);
-		rc = rc ? rc : reef_map_now(map, &expires_ms);
-		expires_ms += (ns + 999999) / 1000000;
-	}
-	if (!rc && !value) {
-		reef_map_limits(map, &limits);
-		rc = objects_read_input("map", limits.value_max, &input, &size);
-		value = input;
-	}
+	reef_map_limits(map, &limits);
+	if (!rc)
+		rc = objects_take_value("map", asked, expire, now_ms,
+					limits.value_max, &value);
 	operate_tell_waiting("map");
 	if (!rc)
-		rc = reef_map_put(map, key, strlen(key), value, size,
-				  expires_ms, NULL);
-	free(input);
+		rc = reef_map_put(map, key, strlen(key), value.bytes,
+				  value.size, value.expires_ms, NULL);
+	free(value.input);
 	return rc;
 }
 

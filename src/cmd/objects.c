@@ -247,7 +247,8 @@ int objects_main(const struct objects_kind *kind, int argc, char **argv,
 
 /* --- keys and values --- */
 
-int objects_read_input(const char *kind, size_t max, char **out, size_t *size)
+/* Read all of standard input; free *out. */
+static int read_input(const char *kind, size_t max, char **out, size_t *size)
 {
 	size_t room = 65536, got = 0, more;
 	char *bytes = NULL, *larger;
@@ -275,12 +276,26 @@ int objects_read_input(const char *kind, size_t max, char **out, size_t *size)
 	return 0;
 }
 
-int objects_expiry(const char *kind, const char *text, uint64_t *out_ns)
+int objects_take_value(const char *kind, const struct objects_wish *wish,
+		       const char *expire, uint64_t now_ms, size_t max,
+		       struct objects_value *out)
 {
-	if (reef_duration_parse(text, out_ns) || !*out_ns)
+	uint64_t ns = 0;
+	int rc;
+
+	*out = (struct objects_value){.bytes = wish->words[4]};
+	if (expire && (reef_duration_parse(expire, &ns) || !ns))
 		return operate_say(kind, "\"%.40s\" is not a time, as 10s",
-				   text);
-	return 0;
+				   expire);
+	if (expire)
+		out->expires_ms = now_ms + (ns + 999999) / 1000000;
+	if (out->bytes) {
+		out->size = strlen(out->bytes);
+		return 0;
+	}
+	rc = read_input(kind, max, &out->input, &out->size);
+	out->bytes = out->input;
+	return rc;
 }
 
 void objects_print_value(const void *value, size_t size, bool raw)

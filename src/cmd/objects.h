@@ -62,11 +62,19 @@ int objects_main(const struct objects_kind *kind, int argc, char **argv,
 
 /* --- of kinds with keys: map and tree --- */
 
-/* Read all of standard input, of `max` bytes at most; free *out. 0, 1: an error
- * was printed, or -ENOMEM. */
-int objects_read_input(const char *kind, size_t max, char **out, size_t *size);
-/* Parse --expire. 0, or 1: an error was printed. */
-int objects_expiry(const char *kind, const char *text, uint64_t *out_ns);
+/* What `put` puts. */
+struct objects_value {
+	const char *bytes;
+	size_t size;
+	uint64_t expires_ms; /* 0: never */
+	char *input;	     /* to be freed */
+};
+/* Take the value from word 4, or all of standard input, of `max` bytes at most;
+ * and when it expires from --expire (NULL: never) and the pool's time. 0, 1: an
+ * error was printed, or -ENOMEM. */
+int objects_take_value(const char *kind, const struct objects_wish *wish,
+		       const char *expire, uint64_t now_ms, size_t max,
+		       struct objects_value *out);
 /* Print a value, and a newline unless raw. */
 void objects_print_value(const void *value, size_t size, bool raw);
 /* Print a key, with \xHH for bytes that are not printable. */

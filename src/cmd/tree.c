@@ -63,29 +63,21 @@ static int get_key(void *tree, const struct objects_wish *asked)
 
 static int put_key(void *tree, const struct objects_wish *asked)
 {
-	const char *key = asked->words[3], *value = asked->words[4];
-	size_t size = value ? strlen(value) : 0;
+	const char *key = asked->words[3], *expire = wish_of(asked)->expire;
+	struct objects_value value = {0};
 	struct reef_tree_options limits;
-	uint64_t expires_ms = 0, ns = 0;
-	char *input = NULL;
-	int rc = 0;
+	uint64_t now_ms = 0;
+	int rc = expire ? reef_tree_now(tree, &now_ms) : 0;
 
-	if (wish_of(asked)->expire) {
-		rc = objects_expiry("tree", wish_of(asked)->expire, &ns);
-		rc = rc ? rc : reef_tree_now(tree, &expires_ms);
-		expires_ms += (ns + 999999) / 1000000;
-	}
-	if (!rc && !value) {
-		reef_tree_limits(tree, &limits);
-		rc = objects_read_input("tree", limits.value_max, &input,
-					&size);
-		value = input;
-	}
+	reef_tree_limits(tree, &limits);
+	if (!rc)
+		rc = objects_take_value("tree", asked, expire, now_ms,
+					limits.value_max, &value);
 	operate_tell_waiting("tree");
 	if (!rc)
-		rc = reef_tree_put(tree, key, strlen(key), value, size,
-				   expires_ms, NULL);
-	free(input);
+		rc = reef_tree_put(tree, key, strlen(key), value.bytes,
+				   value.size, value.expires_ms, NULL);
+	free(value.input);
 	return rc;
 }
 

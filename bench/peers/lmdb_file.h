@@ -24,8 +24,9 @@ static inline int lmdb_errno(int rc)
 	return rc < 0 ? -EIO : -rc;
 }
 
-/* Open files whose names are removed at once. */
-static inline int lmdb_open_files(uint64_t keys, MDB_env **env)
+/* Open files of that size whose names are removed at once. tables: so many with
+ * a name. */
+static inline int lmdb_open_files(uint64_t size, uint32_t tables, MDB_env **env)
 {
 	const char *base = access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm";
 	char directory[64], file[96];
@@ -35,8 +36,8 @@ static inline int lmdb_open_files(uint64_t keys, MDB_env **env)
 	if (!mkdtemp(directory))
 		return -errno;
 	rc = lmdb_errno(mdb_env_create(env));
-	rc = rc ? rc
-		: lmdb_errno(mdb_env_set_mapsize(*env, LMDB_FILE_SIZE(keys)));
+	rc = rc ? rc : lmdb_errno(mdb_env_set_mapsize(*env, size));
+	rc = rc ? rc : lmdb_errno(mdb_env_set_maxdbs(*env, tables));
 	rc = rc ? rc
 		: lmdb_errno(mdb_env_open(*env, directory,
 					  MDB_NOSYNC | MDB_WRITEMAP, 0600));

@@ -4,9 +4,7 @@
  *
  * Thread: owner. */
 #include "log_work.h"
-
-#include <lmdb.h>
-#include <sys/stat.h>
+#include "peers/lmdb_file.h"
 
 #define FILE_SIZE (UINT64_C(8) << 30)
 
@@ -14,41 +12,36 @@ static MDB_env *env;
 static MDB_dbi appended, filled;
 static uint64_t next;
 
-static int errno_of(int rc)
-{
-	return rc == MDB_MAP_FULL ? -ENOSPC : rc < 0 ? -EIO : -rc;
-}
-
 static int put(MDB_txn *txn, MDB_dbi table, uint64_t number, const char *bytes,
 	       size_t size)
 {
 	MDB_val key = {sizeof(number), &number};
 	MDB_val value = {size, (void *)(uintptr_t)bytes};
 
-	return errno_of(mdb_put(txn, table, &key, &value, MDB_APPEND));
+	return lmdb_errno(mdb_put(txn, table, &key, &value, MDB_APPEND));
 }
 
 static int theirs_begin(void *context)
 {
 	MDB_txn *txn;
-	int rc = errno_of(mdb_txn_begin(env, NULL, 0, &txn));
+	int rc = lmdb_errno(mdb_txn_begin(env, NULL, 0, &txn));
 
 	(void)context;
-	rc = rc ? rc : errno_of(mdb_drop(txn, appended, 0));
-	return rc ? rc : errno_of(mdb_txn_commit(txn));
+	rc = rc ? rc : lmdb_errno(mdb_drop(txn, appended, 0));
+	return rc ? rc : lmdb_errno(mdb_txn_commit(txn));
 }
 
 static int append_count(const char *bytes, size_t size, uint32_t count)
 {
 	MDB_txn *txn;
-	int rc = errno_of(mdb_txn_begin(env, NULL, 0, &txn));
+	int rc = lmdb_errno(mdb_txn_begin(env, NULL, 0, &txn));
 
 	if (rc)
 		return rc;
 	for (uint32_t i = 0; !rc && i < count; i++)
 		rc = put(txn, appended, next++, bytes + i * size, size);
 	if (!rc)
-		return errno_of(mdb_txn_commit(txn));
+		return lmdb_errno(mdb_txn_commit(txn));
 	mdb_txn_abort(txn);
 	return rc;
 }
@@ -70,13 +63,13 @@ static int theirs_read_all(void *context, uint64_t *count)
 	MDB_val key, value;
 	MDB_cursor *cursor;
 	MDB_txn *txn;
-	int rc = errno_of(mdb_txn_begin(env, NULL, MDB_RDONLY, &txn));
+	int rc = lmdb_errno(mdb_txn_begin(env, NULL, MDB_RDONLY, &txn));
 
 	(void)context;
 	*count = 0;
 	if (rc)
 		return rc;
-	rc = errno_of(mdb_cursor_open(txn, filled, &cursor));
+	rc = lmdb_errno(mdb_cursor_open(txn, filled, &cursor));
 	while (!rc && !mdb_cursor_get(cursor, &key, &value, MDB_NEXT)) {
 		/* As the others' are: the caller's own. */
 		char bytes[LOG_SHORT];
@@ -99,30 +92,6 @@ static const struct log_ops theirs_ops = {
 
 /* --- the driver --- */
 
-/* Open files whose names are removed at once. */
-static int open_files(void)
-{
-	const char *base = access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm";
-	char directory[64], file[96];
-	int rc;
-
-	snprintf(directory, sizeof(directory), "%s/reef-lmdb-XXXXXX", base);
-	if (!mkdtemp(directory))
-		return -errno;
-	rc = errno_of(mdb_env_create(&env));
-	rc = rc ? rc : errno_of(mdb_env_set_mapsize(env, FILE_SIZE));
-	rc = rc ? rc : errno_of(mdb_env_set_maxdbs(env, 2));
-	rc = rc ? rc
-		: errno_of(mdb_env_open(env, directory,
-					MDB_NOSYNC | MDB_WRITEMAP, 0600));
-	snprintf(file, sizeof(file), "%s/data.mdb", directory);
-	unlink(file);
-	snprintf(file, sizeof(file), "%s/lock.mdb", directory);
-	unlink(file);
-	rmdir(directory);
-	return rc;
-}
-
 static int fill_log(MDB_txn *txn)
 {
 	char bytes[LOG_SHORT];
@@ -138,14 +107,15 @@ static int fill_log(MDB_txn *txn)
 static int lmdb_open(struct driver_pair *pair)
 {
 	const unsigned flags = MDB_CREATE | MDB_INTEGERKEY;
-	int major, minor, patch, rc = open_files();
+	int major, minor, patch, rc;
 	MDB_txn *txn;
 
-	rc = rc ? rc : errno_of(mdb_txn_begin(env, NULL, 0, &txn));
-	rc = rc ? rc : errno_of(mdb_dbi_open(txn, "log", flags, &appended));
-	rc = rc ? rc : errno_of(mdb_dbi_open(txn, "filled", flags, &filled));
+	rc = lmdb_open_files(FILE_SIZE, 2, &env);
+	rc = rc ? rc : lmdb_errno(mdb_txn_begin(env, NULL, 0, &txn));
+	rc = rc ? rc : lmdb_errno(mdb_dbi_open(txn, "log", flags, &appended));
+	rc = rc ? rc : lmdb_errno(mdb_dbi_open(txn, "filled", flags, &filled));
 	rc = rc ? rc : fill_log(txn);
-	rc = rc ? rc : errno_of(mdb_txn_commit(txn));
+	rc = rc ? rc : lmdb_errno(mdb_txn_commit(txn));
 	if (rc)
 		return driver_fail(pair, rc, "LMDB: %s", strerror(-rc));
 	mdb_version(&major, &minor, &patch);

@@ -119,7 +119,7 @@ static int load_add(void *context, const char *key, const uint64_t *value)
 
 static int open_table(uint64_t keys)
 {
-	int rc = lmdb_open_files(keys, &theirs.env);
+	int rc = lmdb_open_files(LMDB_FILE_SIZE(keys), 0, &theirs.env);
 
 	rc = rc ? rc
 		: lmdb_errno(

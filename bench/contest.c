@@ -106,9 +106,7 @@ give_up(struct contestant *contestant, const char *format, ...)
 
 /* --- starting --- */
 
-/* Find a peer's program. Peers lie in REEF_PEERS, beside the program that was
- * built, or where it was installed. */
-static bool find_program(const char *name, char path[PATH_MAX])
+bool contest_find_program(const char *name, char path[PATH_MAX])
 {
 	const char *directory = getenv("REEF_PEERS");
 	char self[PATH_MAX - 64];
@@ -225,7 +223,7 @@ static bool start_contestant(struct contest *contest,
 		give_up(contestant, "%s", who->absent);
 		return false;
 	}
-	if (who->program && !find_program(who->program, path)) {
+	if (who->program && !contest_find_program(who->program, path)) {
 		give_up(contestant, "%s is not there", path);
 		return false;
 	}
@@ -259,8 +257,9 @@ void contestant_prepare(struct contest *contest, struct contestant *contestant)
 /* --- rounds --- */
 
 void contestant_round(struct contestant *contestant, const char *name,
-		      double seconds)
+		      double seconds, double patience_s)
 {
+	struct driver_cost cost = {0};
 	char line[256];
 	double rate;
 
@@ -272,12 +271,16 @@ void contestant_round(struct contestant *contestant, const char *name,
 		end_contestant(contestant);
 		return;
 	}
-	if (!read_answer(contestant, line, sizeof(line),
-			 seconds + ROUND_TIMEOUT_S))
+	if (!read_answer(
+		    contestant, line, sizeof(line),
+		    seconds + (patience_s > 0 ? patience_s : ROUND_TIMEOUT_S)))
 		return;
-	if (sscanf(line, "rate %lf", &rate) == 1 && rate > 0)
+	if (sscanf(line, "rate %lf %lf %lf %lf", &rate, &cost.disk_bytes,
+		   &cost.faults, &cost.waited) == 4 &&
+	    rate > 0) {
+		contestant->costs[contestant->rates_count] = cost;
 		contestant->rates[contestant->rates_count++] = rate;
-	else
+	} else
 		give_up(contestant, "%s",
 			strncmp(line, "error ", 6) == 0 ? line + 6 : line);
 }
@@ -289,14 +292,62 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+/* A quartile of figures, which are sorted here. */
+static double quartile_of(double *values, uint32_t count, uint32_t quartile)
+{
+	double at = (double)quartile * (count - 1) / 4;
+	uint32_t low = (uint32_t)at;
+
+	qsort(values, count, sizeof(values[0]), by_value);
+	if (low + 1 == count)
+		return values[low];
+	return values[low] + (at - low) * (values[low + 1] - values[low]);
+}
+
 double contestant_median(const struct contestant *contestant)
 {
-	double sorted[BENCH_ROUNDS_MAX];
+	double values[BENCH_ROUNDS_MAX];
 	uint32_t count = contestant->rates_count;
 
 	if (!count)
 		return 0;
-	memcpy(sorted, contestant->rates, count * sizeof(sorted[0]));
-	qsort(sorted, count, sizeof(sorted[0]), by_value);
-	return (sorted[(count - 1) / 2] + sorted[count / 2]) / 2;
+	memcpy(values, contestant->rates, count * sizeof(values[0]));
+	return quartile_of(values, count, 2);
+}
+
+double contest_ratio(const struct contestant *reef,
+		     const struct contestant *peer, bool less,
+		     uint32_t quartile)
+{
+	uint32_t count = reef->rates_count < peer->rates_count
+				 ? reef->rates_count
+				 : peer->rates_count;
+	double ratios[BENCH_ROUNDS_MAX];
+
+	if (!count)
+		return 0;
+	for (uint32_t i = 0; i < count; i++)
+		ratios[i] = less ? peer->rates[i] / reef->rates[i]
+				 : reef->rates[i] / peer->rates[i];
+	return quartile_of(ratios, count, quartile);
+}
+
+struct driver_cost contestant_cost(const struct contestant *contestant)
+{
+	double disk[BENCH_ROUNDS_MAX], faults[BENCH_ROUNDS_MAX],
+		waited[BENCH_ROUNDS_MAX];
+	uint32_t count = contestant->rates_count;
+
+	for (uint32_t i = 0; i < count; i++) {
+		disk[i] = contestant->costs[i].disk_bytes;
+		faults[i] = contestant->costs[i].faults;
+		waited[i] = contestant->costs[i].waited;
+	}
+	if (!count)
+		return (struct driver_cost){0};
+	return (struct driver_cost){
+		.disk_bytes = quartile_of(disk, count, 2),
+		.faults = quartile_of(faults, count, 2),
+		.waited = quartile_of(waited, count, 2),
+	};
 }

@@ -5,7 +5,9 @@
 #define REEF_BENCH_CONTEST_H
 
 #include "bench.h"
+#include "driver.h"
 
+#include <limits.h>
 #include <sys/types.h>
 
 /* A competitor, and how it did in the case under way. */
@@ -17,6 +19,7 @@ struct contestant {
 	char error[200];       /* why it has no figure; empty: it has */
 	char description[160]; /* what it said it uses */
 	double rates[BENCH_ROUNDS_MAX];
+	struct driver_cost costs[BENCH_ROUNDS_MAX]; /* of the same rounds */
 	uint32_t rates_count;
 };
 
@@ -48,11 +51,25 @@ struct contestant *contest_find(struct contest *contest, const char *name);
  * why it does not. */
 void contestant_prepare(struct contest *contest, struct contestant *contestant);
 
-/* Let a competitor run one round; nothing, once it has an error. */
+/* Let a competitor run one round, which may take patience_s longer than that
+ * (0: half a minute); nothing, once it has an error. */
 void contestant_round(struct contestant *contestant, const char *name,
-		      double seconds);
+		      double seconds, double patience_s);
 
 /* The median of a competitor's rounds. */
 double contestant_median(const struct contestant *contestant);
+/* The medians of what its rounds took beside that. */
+struct driver_cost contestant_cost(const struct contestant *contestant);
+
+/* Find a peer's program. Peers lie in REEF_PEERS, beside the program that was
+ * built, or where it was installed. */
+bool contest_find_program(const char *name, char path[PATH_MAX]);
+
+/* Reef's rounds to those of another that ran beside them: that quartile of
+ * their ratios, 2 is the median. less: the lower figure is the better. 0: there
+ * are none. */
+double contest_ratio(const struct contestant *reef,
+		     const struct contestant *peer, bool less,
+		     uint32_t quartile);
 
 #endif

@@ -316,6 +316,7 @@ static int round_run(const struct driver *driver, struct driver_pair *pair,
 	int rc;
 
 	pair->error[0] = '\0';
+	pair->cost = (struct driver_cost){0};
 	if (pair->target_rests)
 		rc = driver->run(pair, name, seconds, rate);
 	else
@@ -367,7 +368,9 @@ int driver_serve(const struct driver *driver,
 			dprintf(out, "error %s\n",
 				pair.error[0] ? pair.error : strerror(-rc));
 		else
-			dprintf(out, "rate %.6e\n", rate);
+			dprintf(out, "rate %.6e %.6e %.6e %.6e\n", rate,
+				pair.cost.disk_bytes, pair.cost.faults,
+				pair.cost.waited);
 	}
 	pair_close(driver, &pair);
 	return 0;

@@ -9,7 +9,7 @@
  *     (fork, or fork and exec)        -->  open
  *                     <--  "ready SHARED DESCRIPTION" or "error WHY"
  *     "CASE SECONDS"                  -->  run one round
- *                     <--  "rate NUMBER" or "error WHY"
+ *                     <--  "rate NUMBER DISK FAULTS WAITED" or "error WHY"
  *     (closes the pipe)               -->  close, exit
  *
  * (1) Between rounds client and target both sleep in the kernel: nobody's
@@ -37,6 +37,13 @@ struct driver_options {
 
 struct driver_control;
 
+/* What a round took beside its time, where the driver knows. */
+struct driver_cost {
+	double disk_bytes; /* read from disks */
+	double faults;	   /* major ones: pages that came from a disk */
+	double waited;	   /* share of the time without work for a processor */
+};
+
 /* The two processes, as one of them sees it. */
 struct driver_pair {
 	struct driver_options options;
@@ -45,9 +52,10 @@ struct driver_pair {
 	struct driver_control *control; /* shared by both */
 	void *context;			/* the driver's own */
 	bool target_rests; /* set by open: no round needs the target's help */
-	char shared[64];   /* to tell the harness; may be empty */
-	char description[160]; /* what is really in use */
-	char error[160];       /* why it failed, if it did */
+	struct driver_cost cost; /* set by run; 0 before each round */
+	char shared[64];	 /* to tell the harness; may be empty */
+	char description[160];	 /* what is really in use */
+	char error[160];	 /* why it failed, if it did */
 };
 
 struct driver {

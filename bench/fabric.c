@@ -134,5 +134,6 @@ static const struct bench fabric = {
 };
 
 const struct bench *const bench_all[] = {
-	&fabric,     &alloc_bench, &sync_bench,	 &map_bench,
-	&tree_bench, &log_bench,   &redis_bench, NULL};
+	&fabric,       &alloc_bench,	&sync_bench, &map_bench,
+	&tree_bench,   &txn_bench,	&log_bench,  &redis_bench,
+	&copies_bench, &database_bench, NULL};

@@ -36,6 +36,9 @@ static const struct bench_case cases[] = {
 	{.name = "append-2",
 	 .about = "two processes, one log: how many times one's rate",
 	 .peers = {{NULL, 0}}},
+	{.name = "append-sharded-2",
+	 .about = "the same, order by cuts, early",
+	 .peers = {{NULL, 0}}},
 	{.name = "read-all",
 	 .about = "read a log of 100,000 entries",
 	 .peers = {{"redis", 20}, {"lmdb", 0}}},
@@ -47,6 +50,7 @@ static const struct bench_case cases[] = {
 
 static const struct bench_unit units[] = {
 	{.name = "append-2", .unit = "times"},
+	{.name = "append-sharded-2", .unit = "times"},
 	{.name = "tail", .unit = "us", .less_is_better = true},
 	{0},
 };

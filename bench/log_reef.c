@@ -16,6 +16,7 @@
 #define CAPACITY (1024 * MIB)
 #define KEEP 32768u /* positions of the log that is appended to */
 #define MEMBERS 2u
+#define SHARDED "append-sharded-2" /* a case, and its log */
 
 struct hand {
 	struct reef *reef;
@@ -43,7 +44,12 @@ static int hand_open(struct hand *hand)
 static int log_open(struct hand *hand, const char *name, uint64_t keep,
 		    struct reef_log **out)
 {
-	const struct reef_log_options options = {.keep_entries = keep};
+	const struct reef_log_options options = {
+		.keep_entries = keep,
+		.flags = !strcmp(name, SHARDED)
+				 ? REEF_LOG_SHARDED | REEF_LOG_EARLY
+				 : 0,
+	};
 
 	return reef_log_open(hand->space, name, &options, out);
 }
@@ -154,12 +160,14 @@ static int member_ready(struct crowd_member *member, const char *name)
 {
 	int rc = 0;
 
-	(void)name;
 	if (!member->context) {
 		rc = hand_open(&ours);
-		rc = rc ? rc : log_open(&ours, "together", KEEP, &ours.log);
 		member->context = &ours;
 	}
+	/* The log is named after the case. */
+	reef_log_close(ours.log);
+	ours.log = NULL;
+	rc = rc ? rc : log_open(&ours, name, KEEP, &ours.log);
 	if (rc)
 		snprintf(member->error, sizeof(member->error), "%s",
 			 reef_error_text(rc));
@@ -194,12 +202,12 @@ static const struct crowd_ops member_ops = {
 };
 
 /* How many times the rate of one both reach together. */
-static int run_together(double seconds, double *times)
+static int run_together(const char *name, double seconds, double *times)
 {
 	struct crowd_result one, both;
-	int rc = crowd_run(crowd, "append-2", 1, seconds / 2, &one);
+	int rc = crowd_run(crowd, name, 1, seconds / 2, &one);
 
-	rc = rc ? rc : crowd_run(crowd, "append-2", 2, seconds / 2, &both);
+	rc = rc ? rc : crowd_run(crowd, name, 2, seconds / 2, &both);
 	if (!rc)
 		*times = ((double)both.counted / both.seconds) /
 			 ((double)one.counted / one.seconds);
@@ -245,8 +253,8 @@ static int log_reef_open(struct driver_pair *pair)
 static int log_reef_run(struct driver_pair *pair, const char *name,
 			double seconds, double *rate)
 {
-	int rc = !strcmp(name, "append-2")
-			 ? run_together(seconds, rate)
+	int rc = !strcmp(name, "append-2") || !strcmp(name, SHARDED)
+			 ? run_together(name, seconds, rate)
 			 : log_run(&ours_ops, &ours, name, seconds, rate);
 
 	return rc && rc != -ENOSYS && rc != -EILSEQ

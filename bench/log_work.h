@@ -6,6 +6,7 @@
  *   read-all            all of a log, from its beginning, over and over
  *   tail                from the append to the reader that slept, microseconds
  *   append-2            two processes, one log
+ *   append-sharded-2    the same, with order by cuts
  *
  * (1) What is read is looked at: every entry begins with its number (-EILSEQ).
  * (2) Nobody waits for a disk.

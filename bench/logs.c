@@ -14,12 +14,13 @@
 #define HOSTS_MAX 16u
 #define ENTRY 100u
 #define OPS 4000u      /* at least */
-#define OPS_EACH 60u   /* of a client */
+#define OPS_EACH 300u  /* of a client */
 #define SERVICE_NS 500 /* of the server, a request */
 #define ROUND_TRIP_NS 2000
 
-const char *const logs_lines[LOGS_LINES + 1] = {"one log", "a server's numbers",
-						"a log each", NULL};
+const char *const logs_lines[LOGS_LINES + 1] = {
+	"one log",	  "a server's numbers", "by cuts",
+	"by cuts, early", "a log each",		NULL};
 const uint64_t logs_points[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 0};
 const uint64_t logs_quick_points[] = {1, 8, 64, 0};
 
@@ -107,13 +108,20 @@ static int open_own(struct appender *appender)
 
 	if (appender->field->line == LOGS_SERVER)
 		return reef_alloc(appender->host->space, 256, &appender->block);
+	if (appender->field->line == LOGS_CUTS ||
+	    appender->field->line == LOGS_EARLY) {
+		options.flags = REEF_LOG_SHARDED;
+		if (appender->field->line == LOGS_EARLY)
+			options.flags |= REEF_LOG_EARLY;
+		options.keep_entries = 16384;
+	}
 	if (appender->field->line == LOGS_EACH) {
 		options.flags = REEF_LOG_SINGLE;
 		snprintf(name, sizeof(name), "log-%u", appender->number);
 	}
 	rc = reef_log_open(appender->host->space, name, &options,
 			   &appender->log);
-	return rc || appender->field->line == LOGS_ONE
+	return rc || appender->field->line != LOGS_EACH
 		       ? rc
 		       : reef_log_lead(appender->log);
 }

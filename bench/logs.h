@@ -4,9 +4,11 @@
  *             {WRITE cell; CAS word}
  *   server    the same with numbers from a server: a model of one that answers
  *             a request in 500 ns, one at a time, half a round trip away
+ *   cuts      the real code with order by cuts: {WRITE cell; WRITE count}, and
+ *             an append waits for its cut
+ *   early     the same, and it does not wait
  *   a log each  the real code, a log with one writer for every client: no word
- *             that all want. There is no order among them; it is what an order
- *             by cuts could reach at best
+ *             that all want, and no order among them
  *
  * (1) The same load gives the same figures, everywhere.
  * (2) Only what happens after the first quarter is measured.
@@ -21,7 +23,14 @@
 
 #define LOGS_POINTS_MAX 12
 
-enum logs_line { LOGS_ONE, LOGS_SERVER, LOGS_EACH, LOGS_LINES };
+enum logs_line {
+	LOGS_ONE,
+	LOGS_SERVER,
+	LOGS_CUTS,
+	LOGS_EARLY,
+	LOGS_EACH,
+	LOGS_LINES
+};
 
 struct logs_result {
 	double appends_per_s;

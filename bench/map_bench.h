@@ -9,5 +9,8 @@
 
 extern const struct driver map_reef_driver;
 extern const struct driver map_onefiber_driver;
+/* In a pool of two nodes: two copies of all, and one. */
+extern const struct driver map_copies_driver;
+extern const struct driver map_onecopy_driver;
 
 #endif

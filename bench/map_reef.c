@@ -5,6 +5,7 @@
  *
  * Thread: owner. */
 #include "bench/units.h"
+#include "cluster.h"
 #include "map_bench.h"
 #include "map_work.h"
 #include "pool.h"
@@ -32,7 +33,9 @@ struct ours {
 	struct reef_sched *sched; /* tcp; else NULL */
 	const char *fabric;
 	uint32_t fibers;
-	double bytes; /* of memory, of a key */
+	struct cluster cluster;
+	uint8_t copies; /* in that cluster; 0: in a pool with one node */
+	double bytes;	/* of memory, of a key */
 	/* The round that the fibers run. */
 	const struct map_work *work;
 	double begin, until, seconds;
@@ -103,7 +106,10 @@ static const struct map_ops ours_ops = {
 
 static int hand_open(struct hand *hand)
 {
-	struct reef_space_options options = {.flags = REEF_SPACE_CREATE};
+	struct reef_space_options options = {
+		.flags = REEF_SPACE_CREATE,
+		.copies = ours.copies,
+	};
 	struct reef_options reef_options = {.fabrics = ours.fabric};
 	int rc = reef_open("local", &reef_options, &hand->reef);
 
@@ -168,6 +174,40 @@ static int prepare_table(void *arg)
 	return 0;
 }
 
+static int start_pool(struct driver_pair *pair, uint64_t keys)
+{
+	const struct cluster_options options = {
+		.nodes = 2,
+		.lend = CAPACITY(keys),
+		.extent_size = EXTENT,
+	};
+
+	return ours.copies ? bench_cluster_start(pair, &ours.cluster, &options)
+			   : bench_pool_start(pair, ours.fabric, CAPACITY(keys),
+					      EXTENT, false);
+}
+
+static void describe(struct driver_pair *pair, uint64_t keys)
+{
+	char copies[32] = "";
+
+	if (ours.copies)
+		snprintf(copies, sizeof(copies), " of two nodes, %u cop%s",
+			 ours.copies, ours.copies > 1 ? "ies" : "y");
+	if (ours.sched)
+		snprintf(pair->description, sizeof(pair->description),
+			 "map.h over tcp, on a pool%s in another process, %u "
+			 "fiber%s, %llu keys",
+			 copies, ours.fibers, ours.fibers == 1 ? "" : "s",
+			 (unsigned long long)keys);
+	else
+		snprintf(pair->description, sizeof(pair->description),
+			 "map.h over shm, on a pool%s in another process; %.0f "
+			 "bytes of memory a key, %llu keys, %u%% in huge pages",
+			 copies, ours.bytes, (unsigned long long)keys,
+			 driver_huge_percent());
+}
+
 static int open_pool(struct driver_pair *pair, uint32_t fibers)
 {
 	uint64_t keys = pair->options.size / MAP_ENTRY;
@@ -179,7 +219,7 @@ static int open_pool(struct driver_pair *pair, uint32_t fibers)
 		keys = TCP_KEYS;
 	ours.fabric = pair->options.fabric;
 	ours.fibers = fibers;
-	rc = bench_pool_start(pair, ours.fabric, CAPACITY(keys), EXTENT, false);
+	rc = start_pool(pair, keys);
 	rc = rc ? rc : map_state_init(&ours.state, keys);
 	if (!rc && tcp)
 		rc = reef_sched_create(NULL, &ours.sched);
@@ -195,18 +235,7 @@ static int open_pool(struct driver_pair *pair, uint32_t fibers)
 	if (rc)
 		return driver_fail(pair, rc, "%s", reef_error_text(rc));
 	pair->target_rests = true;
-	if (tcp)
-		snprintf(pair->description, sizeof(pair->description),
-			 "map.h over tcp, on a pool in another process, %u "
-			 "fiber%s, %llu keys",
-			 fibers, fibers == 1 ? "" : "s",
-			 (unsigned long long)keys);
-	else
-		snprintf(pair->description, sizeof(pair->description),
-			 "map.h over shm, on a pool in another process; %.0f "
-			 "bytes of memory a key, %llu keys, %u%% in huge pages",
-			 ours.bytes, (unsigned long long)keys,
-			 driver_huge_percent());
+	describe(pair, keys);
 	return 0;
 }
 
@@ -218,6 +247,27 @@ static int map_reef_open(struct driver_pair *pair)
 static int map_onefiber_open(struct driver_pair *pair)
 {
 	return open_pool(pair, 1);
+}
+
+static int open_copies(struct driver_pair *pair, uint8_t copies)
+{
+	int rc;
+
+	ours.copies = copies;
+	rc = open_pool(pair, MAP_FIBERS);
+	if (rc)
+		bench_cluster_end(&ours.cluster);
+	return rc;
+}
+
+static int map_copies_open(struct driver_pair *pair)
+{
+	return open_copies(pair, 2);
+}
+
+static int map_onecopy_open(struct driver_pair *pair)
+{
+	return open_copies(pair, 1);
 }
 
 /* --- rounds --- */
@@ -320,6 +370,7 @@ static void map_reef_close(struct driver_pair *pair)
 	}
 	free(ours.state.ranks);
 	reef_sched_destroy(ours.sched);
+	bench_cluster_end(&ours.cluster);
 }
 
 const struct driver map_reef_driver = {
@@ -332,6 +383,20 @@ const struct driver map_reef_driver = {
 const struct driver map_onefiber_driver = {
 	.name = "onefiber",
 	.open = map_onefiber_open,
+	.run = map_reef_run,
+	.close = map_reef_close,
+};
+
+const struct driver map_copies_driver = {
+	.name = "reef",
+	.open = map_copies_open,
+	.run = map_reef_run,
+	.close = map_reef_close,
+};
+
+const struct driver map_onecopy_driver = {
+	.name = "one",
+	.open = map_onecopy_open,
 	.run = map_reef_run,
 	.close = map_reef_close,
 };

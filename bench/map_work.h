@@ -11,6 +11,8 @@
  *   ...-barrier  with a barrier between two operations, see (2)
  *   ...-2        two threads; the figure is how many times one thread's rate
  *   ...-tcp16    16 fibers
+ *   ...-shm      get and put as above, for copies beside one copy
+ *   ...-tcp      the same by 16 fibers
  *
  * (1) Keys are 16 bytes of text (memcached takes no others), values 64 bytes
  *     that begin with their key's first half: what is read is the caller's own
@@ -76,6 +78,10 @@ static const struct map_work map_works[] = {
 	{.name = "ycsb-f", .drawn = MAP_ZIPF, .changes = 50},
 	{.name = "get-uniform-2", .threads = MAP_THREADS},
 	{.name = "get-uniform-tcp16", .fibers = MAP_FIBERS},
+	{.name = "get-shm"},
+	{.name = "put-shm", .puts = 100},
+	{.name = "get-tcp", .fibers = MAP_FIBERS},
+	{.name = "put-tcp", .puts = 100, .fibers = MAP_FIBERS},
 };
 
 #define MAP_BYTES "bytes-per-key" /* a case of its own: no work */

@@ -8,11 +8,10 @@
  *
  * Thread: owner. */
 #include "bench.h"
+#include "process.h"
 #include "redis_server.h"
 
-#include <limits.h>
 #include <stdio.h>
-#include <unistd.h>
 
 #define PROBE_REQUESTS 2000
 #define PROBE_BYTES (64u << 20)
@@ -25,6 +24,15 @@ static const struct redis_load loads[] = {
 	{"set-c50-p16", "set", 50, 16, 100000, 3},
 	{"get-4m-c8", "get", 8, 1, 16, BIG},
 	{"set-4m-c8", "set", 8, 1, 16, BIG},
+};
+
+/* redis-benchmark has no such test. */
+#define MULTI "multi-c50"
+static const struct redis_sets multi = {
+	.clients = 50,
+	.keys = 100000,
+	.multi = true,
+	.answers = REDIS_MULTI_ANSWERS,
 };
 
 /* Requests of a round at least, so that its beginning and end do not matter. */
@@ -50,6 +58,9 @@ static int server_run(struct driver_pair *pair, const char *name,
 	uint64_t requests;
 	int rc;
 
+	if (!strcmp(name, MULTI))
+		return redis_server_sets(pair, &theirs.server, &multi, seconds,
+					 rate);
 	while (i < LOADS && strcmp(loads[i].name, name) != 0)
 		i++;
 	if (i == LOADS)
@@ -112,12 +123,11 @@ static int reef_server_open(struct driver_pair *pair)
 				   "--redis-unix",
 				   door,
 				   NULL};
-	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 	int rc = redis_server_prepare(pair, &theirs.server);
 
-	if (rc || n < 0)
-		return rc ? rc : -errno;
-	self[n] = '\0';
+	rc = rc ? rc : process_self(pair, self);
+	if (rc)
+		return rc;
 	snprintf(listen, sizeof(listen), "127.0.0.1:%u", theirs.server.port);
 	snprintf(size, sizeof(size), "%llu",
 		 (unsigned long long)pair->options.size);
@@ -184,6 +194,7 @@ static const struct bench_case cases[] = {
 	{"set-c50", "SET, 50 clients", {{"redis", 1}}},
 	{"get-c50-p16", "GET, 50 clients, 16 at a time", {{"redis", 1}}},
 	{"set-c50-p16", "SET, 50 clients, 16 at a time", {{"redis", 1}}},
+	{MULTI, "MULTI, two INCRs, EXEC, 50 clients", {{"redis", 0}}},
 	{"get-4m-c8", "GET of 4 MiB, 8 clients", {{"redis", 1}}},
 	{"set-4m-c8", "SET of 4 MiB, 8 clients", {{"redis", 1}}},
 	{0},

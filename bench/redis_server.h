@@ -50,4 +50,31 @@ int redis_server_ask(struct driver_pair *pair,
 		     const struct redis_load *load, uint64_t requests,
 		     double *rate);
 
+/* SETs of random keys by clients of our own, one under way each; `after` is
+ * sent with each of them. multi: MULTI, two INCRs of random keys and EXEC in
+ * place of a SET. */
+struct redis_sets {
+	uint32_t clients, keys;
+	bool multi;
+	const char *value;
+	const char *after;   /* commands, as on the wire; may be empty */
+	const char *answers; /* how the answers begin, of one line each: "+" */
+	/* A WAIT that no replica has answered in time is no answer. */
+	bool needs_replica;
+};
+
+/* How a transaction is answered. */
+#define REDIS_MULTI_ANSWERS "+++*::"
+#define REDIS_SETS_CLIENTS_MAX 256
+
+/* Send them for so long. *rate: of SETs whose answers came, in a second.
+ * -EPROTO: another answer. */
+int redis_server_sets(struct driver_pair *pair,
+		      const struct redis_server *server,
+		      const struct redis_sets *sets, double seconds,
+		      double *rate);
+/* Wait until one replica has all that the server has.  -ETIMEDOUT. */
+int redis_server_wait_replica(struct driver_pair *pair,
+			      const struct redis_server *server);
+
 #endif

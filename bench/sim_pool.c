@@ -1,11 +1,13 @@
 /* sim_pool.c - see sim_pool.h.
  *
- *   broker --> node registered --> clients join and run --> the run ends,
+ *   broker --> nodes registered --> clients join and run --> the run ends,
  *   everything is killed */
 #include "bench/sim_pool.h"
 
+#include "base/log.h"
 #include "bench/units.h"
 #include "fabric/sim/sim.h"
+#include "kv/seed.h"
 #include "pool/broker/broker.h"
 #include "pool/client/client.h"
 #include "pool/keys.h"
@@ -20,7 +22,14 @@
 #define LIMIT_NS (600 * SECOND) /* of virtual time, with all preparations */
 #define BROKER "sim:broker/1"
 #define CLIENTS_MAX 4096
+#define NODES_MAX 2
 #define TTL_NS (10 * SECOND)
+
+struct lender {
+	struct sim_pool *pool;
+	uint32_t number; /* from 1 */
+	struct reef_node *node;
+};
 
 struct host {
 	struct sim_pool_client client; /* what is told of it */
@@ -34,7 +43,7 @@ struct sim_pool {
 	struct reef_cost_model *model;
 	struct reef_key key;
 	struct reef_credential owner;
-	struct reef_node *node;
+	struct lender lenders[NODES_MAX];
 	struct host *hosts;
 	struct reef_count count; /* of all clients */
 	bool ended;
@@ -110,6 +119,11 @@ static int open_mesh(struct sim_pool *pool, struct reef_sim_host *host,
 	return reef_mesh_open(&options, out);
 }
 
+static void name_node(uint32_t number, char name[static 16])
+{
+	snprintf(name, 16, number > 1 ? "node%u" : "node", number);
+}
+
 static int broker_main(struct reef_sim_host *host, void *arg)
 {
 	struct sim_pool *pool = arg;
@@ -125,12 +139,15 @@ static int broker_main(struct reef_sim_host *host, void *arg)
 	};
 	struct reef_broker *broker = NULL;
 	struct reef_node_key added;
+	char name[16];
 	int rc = open_mesh(pool, host, false, &options.mesh);
 
 	if (!rc)
 		rc = reef_broker_start(&options, &broker);
-	if (!rc)
-		rc = reef_broker_node_key(broker, "node", &added);
+	for (uint32_t i = 0; !rc && i < pool->options.nodes; i++) {
+		name_node(i + 1, name);
+		rc = reef_broker_node_key(broker, name, &added);
+	}
 	if (rc)
 		sim_pool_end(pool, rc);
 	while (!rc)
@@ -142,18 +159,22 @@ static int broker_main(struct reef_sim_host *host, void *arg)
 
 static int node_main(struct reef_sim_host *host, void *arg)
 {
-	struct sim_pool *pool = arg;
-	struct reef_node_key key = {.node = 1};
+	struct lender *lender = arg;
+	struct sim_pool *pool = lender->pool;
+	struct reef_node_key key = {.node = lender->number};
+	char listen[32];
 	struct reef_node_options options = {
 		.key = &key,
 		.broker = BROKER,
-		.listen = "sim:node/1",
+		.listen = listen,
 		.capacity = 2048 * MIB,
 		.simulated = true,
-		.seed = 1,
+		.seed = lender->number,
 	};
 	struct reef_node *node = NULL;
 	int rc = open_mesh(pool, host, false, &options.mesh);
+
+	snprintf(listen, sizeof(listen), "sim:%s/1", reef_sim_host_name(host));
 
 	if (!rc)
 		rc = reef_key_derive_node(&pool->key, key.node, &key.key);
@@ -162,10 +183,10 @@ static int node_main(struct reef_sim_host *host, void *arg)
 	if (rc)
 		sim_pool_end(pool, rc);
 	else
-		pool->node = node;
+		lender->node = node;
 	while (!rc)
 		rc = reef_sleep(SECOND);
-	pool->node = NULL;
+	lender->node = NULL;
 	reef_node_stop(node);
 	reef_mesh_close(options.mesh);
 	return rc;
@@ -185,6 +206,20 @@ static int watch_main(struct reef_sim_host *host, void *arg)
 	return rc;
 }
 
+static bool all_lend(const struct sim_pool *pool)
+{
+	struct reef_node_status status;
+
+	for (uint32_t i = 0; i < pool->options.nodes; i++) {
+		if (!pool->lenders[i].node)
+			return false;
+		reef_node_status(pool->lenders[i].node, &status);
+		if (!status.id || status.link)
+			return false;
+	}
+	return true;
+}
+
 static int join_pool(struct host *self, struct reef_sim_host *host)
 {
 	struct sim_pool *pool = self->client.pool;
@@ -196,15 +231,14 @@ static int join_pool(struct host *self, struct reef_sim_host *host)
 		.timeout_ns = LIMIT_NS,
 		.seed = 1 + self->client.number,
 	};
-	const struct reef_space_options space = {.flags = REEF_SPACE_CREATE};
-	struct reef_node_status status = {0};
+	const struct reef_space_options space = {
+		.flags = REEF_SPACE_CREATE,
+		.copies = pool->options.copies,
+	};
 	int rc = 0;
 
-	while (!rc && (!status.id || status.link)) {
+	while (!rc && !all_lend(pool))
 		rc = reef_sleep(SECOND / 1000);
-		if (!rc && pool->node)
-			reef_node_status(pool->node, &status);
-	}
 	if (!rc)
 		rc = open_mesh(pool, host, true, &self->mesh);
 	options.mesh = self->mesh;
@@ -243,9 +277,15 @@ static int add_hosts(struct sim_pool *pool)
 
 	reef_random_init(&random, pool->options.seed);
 	rc = reef_sim_host_add(pool->sim, "broker", broker_main, pool, NULL);
-	if (!rc)
-		rc = reef_sim_host_add(pool->sim, "node", node_main, pool,
-				       NULL);
+	for (uint32_t i = 0; !rc && i < pool->options.nodes; i++) {
+		pool->lenders[i] = (struct lender){
+			.pool = pool,
+			.number = i + 1,
+		};
+		name_node(i + 1, name);
+		rc = reef_sim_host_add(pool->sim, name, node_main,
+				       &pool->lenders[i], NULL);
+	}
 	if (!rc)
 		rc = reef_sim_host_add(pool->sim, "watch", watch_main, pool,
 				       NULL);
@@ -274,6 +314,7 @@ static int run_sim(struct sim_pool *pool)
 	rc = reef_cost_model_create(&pool->options.cost, &pool->model);
 	if (rc)
 		return rc;
+	map_set_seed(pool->options.seed + 1); /* the same again is the same */
 	rc = reef_sim_create(&options, &pool->sim);
 	if (!rc) {
 		rc = add_hosts(pool);
@@ -281,6 +322,7 @@ static int run_sim(struct sim_pool *pool)
 			rc = reef_sim_run(pool->sim, LIMIT_NS);
 		reef_sim_destroy(pool->sim);
 	}
+	map_set_seed(0);
 	reef_cost_model_destroy(pool->model);
 	return pool->ended ? pool->error : rc;
 }
@@ -295,6 +337,9 @@ int sim_pool_run(const struct sim_pool_options *options)
 	pool->options = *options;
 	if (!pool->options.clients)
 		pool->options.clients = 1;
+	if (!pool->options.nodes)
+		pool->options.nodes = 1;
+	reef_assert(pool->options.nodes <= NODES_MAX);
 	memset(pool->key.bytes, 42, sizeof(pool->key.bytes));
 	pool->hosts = calloc(pool->options.clients, sizeof(pool->hosts[0]));
 	if (pool->hosts)

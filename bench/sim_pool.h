@@ -1,4 +1,4 @@
-/* sim_pool.h - a whole pool on the cost model: a broker, a node and clients,
+/* sim_pool.h - a whole pool on the cost model: a broker, nodes and clients,
  * each a simulated host with a NIC of its own (fabric/hook/cost.h), all of the
  * real code. What comes out depends on the model and on the code alone, not on
  * the machine it runs on.
@@ -35,6 +35,8 @@ struct sim_pool_options {
 	struct reef_cost_options cost;
 	uint64_t seed;
 	uint32_t clients; /* 1, at most 4,096 */
+	uint32_t nodes;	  /* 1, at most 2 */
+	uint8_t copies;	  /* of the space's memory; 1 */
 	/* What a client does, once it has joined. What it returns, unless the
 	 * run has ended, ends the run. */
 	int (*run)(struct sim_pool_client *client);

@@ -145,12 +145,13 @@ workload_inline void tree_letters(uint64_t bits, char *to)
 
 workload_inline void tree_url(const char letters[16], uint64_t host, char *key)
 {
-	static const char front[] = "http://www.", middle[] = ".org/";
+	/* Parts of a key, which has no end mark. */
+	static const char front[11] = "http://www.", middle[5] = ".org/";
 	uint64_t name = map_letters((uint32_t)workload_fill(host));
 
-	memcpy(key, front, 11);
+	memcpy(key, front, sizeof(front));
 	memcpy(key + 11, &name, 8);
-	memcpy(key + 19, middle, 5);
+	memcpy(key + 19, middle, sizeof(middle));
 	memcpy(key + 24, letters, 16);
 }
 

@@ -72,7 +72,7 @@ struct reef_file_options {
 /* Open a file; options may be NULL. *out is the caller's, and must be closed
  * before its space.
  * -ENOENT: there is none.  -EEXIST: there is one, with REEF_FILE_EXCLUSIVE.
- * -EINVAL: no name, '/' in it, an unknown flag, or a chunk that is none.
+ * -EINVAL: no name, "." or "..", '/' in it, an unknown flag, or a chunk that is none.
  * -ENAMETOOLONG: more than 255 bytes. */
 REEF_API int reef_file_open(struct reef_space *space, const char *name,
 			    const struct reef_file_options *options,
@@ -95,8 +95,9 @@ REEF_API ssize_t reef_file_pwrite(struct reef_file *file, const void *from,
 				  size_t size, uint64_t at);
 /* Write at the end, in a place that no other append gets. *at (may be NULL):
  * where. Until it returns, its place may be zeroes inside the file; if its
- * caller dies, for good. Beside writes past the end at the same time it may
- * meet them.  -EFBIG. */
+ * caller dies, for good. A connection that is lost meanwhile may cost it a
+ * place: then zeroes lie there, and it writes behind them. Beside writes past
+ * the end at the same time it may meet them.  -EFBIG. */
 REEF_API ssize_t reef_file_append(struct reef_file *file, const void *from,
 				  size_t size, uint64_t *at);
 
@@ -121,6 +122,15 @@ struct reef_file_info {
 };
 /* Tell what is known of a file, by reading it: not its bytes. */
 REEF_API int reef_file_stat(struct reef_file *file, struct reef_file_info *out);
+
+/* Tell how long a file is. One round trip. */
+REEF_API int reef_file_size(struct reef_file *file, uint64_t *size);
+
+/* Find the first bytes at or after `at` that have memory: *from to before *to,
+ * in whole chunks but for `at` and the end of the file. What lies between such
+ * bytes is zeroes, and takes none.  -ENXIO: there are none up to the end. */
+REEF_API int reef_file_find_data(struct reef_file *file, uint64_t at,
+				 uint64_t *from, uint64_t *to);
 
 /* Delete a file.  -ENOENT: there is none.  -EINVAL, -ENAMETOOLONG: as open. */
 REEF_API int reef_file_delete(struct reef_space *space, const char *name);

@@ -47,7 +47,21 @@ enum reef_log_flags {
 	/* Fixed when it is made: one writer at a time (reef_log_lead), whose
 	 * appends are one round trip. */
 	REEF_LOG_SINGLE = 4,
+	/* Fixed when it is made: order by cuts. Every handle that appends has
+	 * a segment of its own, and its appends are one round trip without an
+	 * atomic. Now and then one of those who wait takes all that is there
+	 * into the log, by a *cut*; an append returns when its cut is there. */
+	REEF_LOG_SHARDED = 8,
+	/* Fixed when it is made, with SHARDED: an append returns before its
+	 * cut. (1) then holds for the appends of each handle among themselves,
+	 * for reads and for tails; between handles the order is that of cuts.
+	 * The position is not known yet, and what was appended in the moment
+	 * in which the log is sealed or dropped may be left out. */
+	REEF_LOG_EARLY = 16,
 };
+
+/* The position that an append to an EARLY log tells. */
+#define REEF_LOG_UNPLACED UINT64_MAX
 
 /* Zero means the default. All but flags is fixed when the log is made; whoever
  * opens it later has that, whatever the options say. */
@@ -59,11 +73,14 @@ struct reef_log_options {
 			     * 4,096 */
 	uint32_t segment;   /* positions; 4,096, 8 to 65,536 */
 	uint32_t segments;  /* at most, that are not trimmed; 1,024, 8 to
-			     * 65,536 */
+			     * 65,536. SHARDED: each handle that appends has one;
+			     * and so many, times `segment`, cuts */
 	/* Trim by itself, about a segment at a time, what is more than so many
 	 * positions, or bytes of entries; 0: never. */
 	uint64_t keep_entries, keep_bytes;
-	uint64_t hole_ns; /* (3) at first; 1 ms, at most 1 s */
+	/* (3) at first; 1 ms, at most 1 s. SHARDED: who waits for longer than
+	 * this makes a cut; 100 us. */
+	uint64_t hole_ns;
 };
 
 /* Open a log, or make it; options may be NULL. *out is the caller's, and must
@@ -84,15 +101,16 @@ REEF_API void reef_log_close(struct reef_log *log);
 REEF_API int reef_log_drop(struct reef_space *space, const char *name);
 
 /* Append an entry; size 0 is one, too. *position (may be NULL): where it
- * stands.
+ * stands; EARLY: REEF_LOG_UNPLACED.
  * -EMSGSIZE: it is longer than entry_max.  -ESHUTDOWN: the log is sealed.
  * -ENOSPC, -EDQUOT: no room in the pool, the quota, or as many segments as the
  * log may have; nothing was appended, and what is there can be read and
  * trimmed.  -EACCES: only reading is granted.  -EPERM: SINGLE, and this one
  * does not lead.  -ESTALE: SINGLE, and another leads since; nothing was
  * appended.  -REEF_EINDOUBT: the connection was lost, and whether it was
- * appended cannot be told any more.  -REEF_EFENCED, -ETIMEDOUT: the same, and
- * it may still be. */
+ * appended cannot be told any more; SHARDED also: others have filled the log
+ * meanwhile, and it may come in when something is trimmed.  -REEF_EFENCED,
+ * -ETIMEDOUT: the same, and it may still be. */
 REEF_API int reef_log_append(struct reef_log *log, const void *bytes,
 			     size_t size, uint64_t *position);
 /* Append entries in a row, all or none: the i-th stands at *first + i (may be
@@ -110,14 +128,19 @@ REEF_API int reef_log_append_many(struct reef_log *log,
  * the last entry that was given and the holes that follow; `from`, if nothing
  * is there yet.
  * -ERANGE: `from` was trimmed.  -REEF_ELOST, -REEF_ECORRUPT: so is the memory
- * of `from`; then *next is set, too, behind what cannot be read. Who may only
- * read the space does not make holes, and finds nothing at such a position. */
+ * of `from`; then *next is set, too, behind what cannot be read.  -ENOSPC,
+ * -EDQUOT: whether `from` is a hole cannot be told before something is trimmed,
+ * as of reef_log_tail. Who may only read the space does not make holes, and
+ * finds nothing at such a position. */
 REEF_API int reef_log_read(struct reef_log *log, uint64_t from, uint32_t most,
 			   int (*each)(void *context, uint64_t position,
 				       const void *bytes, size_t size),
 			   void *context, uint64_t *next);
 
-/* Tell a position behind every entry whose append had returned. */
+/* Tell a position behind every entry whose append had returned. Who may only
+ * read an EARLY log, or finds no room for a cut, tells and reads what is cut.
+ * -ENOSPC, -EDQUOT: the tail was lost with its node, and there is no room for
+ * another until something is trimmed. */
 REEF_API int reef_log_tail(struct reef_log *log, uint64_t *position);
 /* Tell the lowest position that was not trimmed. */
 REEF_API int reef_log_first(struct reef_log *log, uint64_t *position);
@@ -152,11 +175,12 @@ REEF_API int reef_log_lead(struct reef_log *log);
 
 struct reef_log_stats {
 	struct reef_log_options options; /* it was made with */
+	/* A tail that cannot be told (reef_log_tail) is at most here. */
 	uint64_t first, tail;
 	uint32_t segments;   /* that are there now */
 	uint32_t generation; /* how often a tail, or a writer, was made */
 	bool sealed;
-	uint64_t hole_ns; /* (3) now; of a SINGLE one 0 */
+	uint64_t hole_ns; /* (3) now; of a SINGLE or SHARDED one 0 */
 };
 /* Tell what a log is and how it stands. */
 REEF_API int reef_log_stats(struct reef_log *log, struct reef_log_stats *out);

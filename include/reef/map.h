@@ -6,7 +6,7 @@
  *
  * (1) Every call on one key is linearizable, whichever clients, on whichever
  *     fabrics, make it. Calls on several keys are not atomic as a whole; each
- *     key by itself is.
+ *     key by itself is. Transactions (txn.h) are.
  * (2) A client may die, stop or be cut off between any two operations: a change
  *     happened, or it did not, and nobody waits for the dead. What is
  *     acknowledged is there until it is deleted, expires or is evicted, or its
@@ -64,6 +64,9 @@ enum reef_map_eviction {
 	REEF_MAP_LFU,  /* the one used least often lately, of a sample, goes */
 	REEF_MAP_EVICTIONS
 };
+
+/* As expires_ms: the key does not expire, and is not evicted, either. */
+#define REEF_MAP_PINNED UINT64_MAX
 
 #define REEF_MAP_EXISTING 1u /* open flags: do not make it */
 #define REEF_MAP_RENEW 2u    /* if its memory is lost, make it anew, empty */
@@ -261,8 +264,9 @@ REEF_API int reef_map_scan_keys(struct reef_map *map, uint64_t *cursor,
 					    const struct reef_map_entry *entry),
 				void *context);
 
-/* Count the keys, expired ones that nobody met yet among them, by reading the
- * table, 12 bytes a key. While others change it: roughly. */
+/* Count the keys, expired ones that nobody met yet among them, and those that a
+ * transaction is about to insert, by reading the table, 12 bytes a key. While
+ * others change it: roughly. */
 REEF_API int reef_map_count(struct reef_map *map, uint64_t *count);
 
 /* Delete every key that is there from the beginning of the call to its end.

@@ -79,7 +79,8 @@ struct reef_options {
 	const char *tls;
 	uint64_t timeout_ns; /* to find and join the pool; 10 s */
 	/* How long a call waits for a node and a broker that are both out of
-	 * reach; 30 s. As the first handle of the process has it. */
+	 * reach; $REEF_PATIENCE, as "10s", else 30 s. As the first handle of
+	 * the process has it. */
 	uint64_t patience_ns;
 };
 
@@ -91,7 +92,8 @@ struct reef_options {
  *   "reef://HOST:PORT[,HOST:PORT...]"  a broker, or several places of one;
  *                  "reef://" may be left out
  * The first handle of a process joins the pool, the others cost no message.
- * -EINVAL: no such target.  -ECONNREFUSED, -ENOENT: nobody is there.
+ * -EINVAL: no such target, or a variable of the environment is not what it
+ * should be.  -ECONNREFUSED, -ENOENT: nobody is there.
  * -ETIMEDOUT.  -REEF_EAUTH: the key is not right.  -REEF_ETLS: the pool wants
  * TLS and this program does not, or the other way round.  -EACCES: a credential
  * that others may read, or none.  -ENOSPC: too many sessions.  -EDQUOT:
@@ -182,6 +184,7 @@ struct reef_image_options {
 	 * NULL. */
 	int (*progress)(void *context, uint64_t done, uint64_t all);
 	void *context;
+	uint8_t copies; /* restore: of its memory; 0: as many as it had */
 };
 
 struct reef_image_report {
@@ -202,7 +205,8 @@ struct reef_image_report {
  * another handle of this process has it open.  -REEF_ELOST: some of its memory
  * is lost.  -ESTALE, -ETIMEDOUT: it was opened to others before all was copied
  * (a node or the broker died, or this process stood still): there is no image,
- * try again.  Else errors of access, and of the file. */
+ * try again.  -EINVAL: no name; or what is there is no file (a device).  Else
+ * errors of access, and of the file. */
 REEF_API int reef_space_save(struct reef *reef, const char *name,
 			     const char *path,
 			     const struct reef_image_options *options,
@@ -217,7 +221,8 @@ REEF_API int reef_space_save(struct reef *reef, const char *name,
  * that name; or memory of this pool has a number that the image needs.  -EBUSY:
  * a session that used the space when it was saved, or one in its slot, is still
  * alive.  -REEF_EVERSION, -REEF_ECORRUPT: the image is of another version, or
- * damaged; nothing was changed.  -EINVAL: it is no image of a space.  -ENOSPC,
+ * damaged; nothing was changed.  -EINVAL: it is no image of a space, or copies
+ * are more than 2, or of a revocable one.  -ENOSPC,
  * -EDQUOT.  Else errors of access, and of the file. */
 REEF_API int reef_space_restore(struct reef *reef, const char *path,
 				const char *name,

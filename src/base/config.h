@@ -154,4 +154,12 @@ void reef_config_each_flag(const struct reef_config *config,
 /* One line of help; the context of each_flag is its stream. */
 void reef_config_help_flag(void *stream, const struct reef_config_flag *flag);
 
+/* --- names that were meant --- */
+
+/* How many letters a slip of the fingers away one name is from another: letters
+ * changed, missing, extra, or swapped with the next. */
+uint32_t reef_config_distance(const char *a, const char *b);
+/* True if a name of that distance may be what was meant. */
+bool reef_config_is_near(const char *a, const char *b);
+
 #endif

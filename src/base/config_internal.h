@@ -38,12 +38,6 @@ reef_config_fail(struct reef_config *config, int rc, const char *format, ...);
 int64_t reef_config_find(const struct reef_config *config, const char *name,
 			 size_t size);
 
-/* How many letters a slip of the fingers away one name is from another: letters
- * changed, missing, extra, or swapped with the next. */
-uint32_t reef_config_distance(const char *a, const char *b);
-/* True if a name of that distance may be what was meant. */
-bool reef_config_is_near(const char *a, const char *b);
-
 /* Read the flags, or the environment's variables, into values. *file is what
  * --config or REEF_CONFIG says, if so; borrowed. */
 int reef_config_read_flags(struct reef_config *config,

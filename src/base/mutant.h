@@ -63,18 +63,29 @@
 	X(BROKER_SETTLE_ONE, "Of several lost links only one is ended.") \
 	X(BROKER_NO_JANITOR, "The janitor is not asked.") \
 	X(BROKER_UNCONFIRMED, "A change is told that no node confirmed.") \
+	X(BROKER_FORGETFUL, "Who forgot what it confirmed is a witness still.") \
 	X(BROKER_FENCE_FORGETS, "A start forgets who was told of which nodes.") \
 	X(BROKER_FENCE_LAST, "A fence goes to the node alone that came last.") \
 	X(BROKER_REMOVAL_UNTOLD, "An extent that was removed is not told of.") \
 	X(BROKER_ACK_MISSING, "Who is EXPIRED counts as having let go.") \
+	X(BROKER_ACK_IN_BITS, "Who lets go of a little has time anew.") \
+	X(BROKER_EXCUSES, "A node that comes and goes excuses for ever.") \
 	X(BROKER_LIFE_EARLY, "A new life does not wait for the clients of the old.") \
 	X(BROKER_ZEROS, "An extent that its node has not is made anew.") \
+	X(BROKER_TWIN_ZEROS, "A copy under way is made anew, too.") \
 	X(BROKER_FOREIGN_DROP, "What a broker does not know is dropped.") \
 	X(BROKER_EARLY_OPEN, "A copy is opened before all have let go.") \
 	X(BROKER_NO_REKEY, "A copy that is left is opened by its old keys.") \
 	X(BROKER_COPY_OPEN, "A second copy is made of what is in use.") \
 	X(BROKER_CROSS_PULL, "The arbiter is moved from the primary.") \
 	X(BROKER_OLD_COPY, "A copy that was given up is taken again.") \
+	X(BROKER_KEPT_FIRST, "Of two nodes the one that keeps is given up.") \
+	X(BROKER_HASTY_MISS, "Of two silent nodes one is given up soon.") \
+	X(BROKER_GONE_UNTOLD, "Nobody is told which nodes are gone.") \
+	X(BROKER_CALLS_KEPT, "Nodes that are gone are waited for.") \
+	X(BROKER_BLAME_SILENCE, "Who waits for a silent node is ended.") \
+	X(BROKER_BLAME_FAILOVER, "Who waits for a failover is ended.") \
+	X(BROKER_MIXED_IMAGE, "A space is saved while others change it.") \
 	X(BROKER_FORGET_FAILING, "A failover is not journaled as one.") \
 	X(BROKER_PIN_UNMISSED, "Who is behind is ended, missed or not.")
 
@@ -87,6 +98,7 @@
 
 #define REEF_MUTANTS_OF_CLIENT(X) \
 	X(CLIENT_AWAY_STALE, "Links to a node that is AWAY are kept.") \
+	X(CLIENT_CONNECT_ON, "A node that is gone is connected to.") \
 	X(CLIENT_ACK_EARLY, "A view is acknowledged before the grace.") \
 	X(CLIENT_SAFE_FIRST, "safe_epoch is believed without its view.") \
 	X(CLIENT_FENCED_EARLY, "FENCED is believed without its pool epoch.") \
@@ -94,7 +106,8 @@
 	X(CLIENT_REPEAT, "An operation in doubt is repeated.") \
 	X(CLIENT_NO_PIN, "The newest epoch is announced always.") \
 	X(CLIENT_YOUNG_PIN, "Of two cohorts the younger one's is announced.") \
-	X(CLIENT_PIN_DROPPED, "R8: what is unsettled holds no epoch back.")
+	X(CLIENT_PIN_DROPPED, "R8: what is unsettled holds no epoch back.") \
+	X(CLIENT_SKIP_CLOSED, "A recovery passes over what is closed for now.")
 
 #define REEF_MUTANTS_OF_COPIES(X) \
 	X(COPIES_PRIMARY_FIRST, "The primary decides before the arbiter.") \
@@ -106,6 +119,7 @@
 	X(COPIES_UNPINNED, "The epoch is not pinned between the phases.") \
 	X(COPIES_READ_EXPIRED, "A READ counts although the lease is over.") \
 	X(COPIES_ADD_TWICE, "Another's sum is taken for one's own.") \
+	X(COPIES_WIN_TWICE, "Another's operand is taken for one's own.") \
 	X(COPIES_GUESS_COMPARE, "A header is guessed, and not READ.")
 
 #define REEF_MUTANTS_OF_HEAP(X) \
@@ -194,19 +208,65 @@
 	X(TREE_JOIN_THAWED, "A node that is JOINING is not frozen.") \
 	X(TREE_JOIN_ALONE, "A node that has joined another keeps its id.") \
 	X(TREE_JOIN_RIGHT, "A node that was joined ends where it did.") \
-	X(TREE_JOIN_TWICE, "Nobody looks whether a join is done.")
+	X(TREE_JOIN_TWICE, "Nobody looks whether a join is done.") \
+	X(TREE_FETCH_UNPROVED, "A scan believes leaves as they were.") \
+	X(TREE_OLD_IMAGE, "Slots are changed as another call saw them.")
 
 #define REEF_MUTANTS_OF_STALE_TREE(X) \
 	X(TREE_JOIN_LOW, "A node is believed wherever it begins.")
+
+/* By what is left, or lies in a block: test_tree_rules. */
+#define REEF_MUTANTS_OF_TREE_RULES(X) \
+	X(TREE_FOLD_LIVE, "Entries that a fold took over are not freed.") \
+	X(TREE_LARGE_LIVE, "A record's entry stays when a slot has its key.") \
+	X(TREE_BASE_NO_ID, "The crc of an interval is without the id.")
+
+#define REEF_MUTANTS_OF_NEAR_TREE(X) \
+	X(TREE_NEAR_UNPROVED, "In place: nobody looks whether it was so.") \
+	X(TREE_NEAR_MARK, "In place: marks mean nothing.") \
+	X(TREE_NEAR_FENCE, "In place: a key is in whatever leaf one comes to.") \
+	X(TREE_NEAR_DEAD, "In place: what was deleted is there.") \
+	X(TREE_NEAR_UNSORTED, "In place: slots are told as they come.")
 
 #define REEF_MUTANTS_OF_MAP(X) \
 	X(MAP_NO_REMOVE, "An entry expires by one's own clock alone.") \
 	X(MAP_RANDOM, "Whatever was met is evicted.")
 
+#define REEF_MUTANTS_OF_TXN(X) \
+	X(TXN_COMMIT_FIRST, "The status is set before the lines are.") \
+	X(TXN_NO_LIVE, "Entries that go stay live until it is committed.") \
+	X(TXN_READ_UNTAKEN, "Keys that are only read are not taken.") \
+	X(TXN_NO_SECOND_READ, "What was read is not looked at again.") \
+	X(TXN_VALIDATE_EARLY, "Each key is looked at again at once.") \
+	X(TXN_PENDING_OLD, "A status is not looked at again.") \
+	X(TXN_ABORT_OTHERS, "A slot is resolved, its status undecided.") \
+	X(TXN_RESOLVE_OLD, "Resolved is always the old word.") \
+	X(TXN_REUSE_EARLY, "A block is reused at once.") \
+	X(TXN_CARRY_UNMARKED, "A split freezes intents as they are.") \
+	X(TXN_LATE_LIVE, "The status is not looked at in a new epoch.") \
+	X(TXN_DROP_INTENT, "A drop or split does not decide intents.") \
+	X(TXN_NO_PHANTOM, "Keys that have come into a range do not count.") \
+	X(TXN_ENTRY_EARLY, "A new entry is read before its status.") \
+	X(TXN_HEAD_TWICE, "A head in doubt is written once more.") \
+	X(TXN_STATUS_KEPT, "Who lets keys go to wait keeps its status.")
+
+/* Those that a unit test finds. */
+#define REEF_MUTANTS_OF_TXN_CALLS(X) \
+	X(TXN_ABORT_BARE, "An abort leaves entries that are not live.") \
+	X(TXN_COPY_LIVE, "What a copy takes the place of stays live.") \
+	X(TXN_GHOST_REMOVED, "Who meets a ghost removes it.") \
+	X(TXN_RESOLVE_STALE, "A slot is resolved where it was, in any epoch.") \
+	X(TXN_IS_LIVE_PENDING, "What a transaction has is not live.") \
+	X(TXN_REUSE_DOUBT, "A block is freed with a take in doubt.") \
+	X(TXN_TAG_ROUND, "A slot whose tag comes round is not frozen.") \
+	X(TXN_GHOST_FREED, "A ghost is freed though a slot names it.") \
+	X(TXN_GUESS_BLIND, "A slot is its key's by its print alone.")
+
 #define REEF_MUTANTS_OF_IMAGE(X) \
 	X(KEEP_MIXED_IMAGE, "An image comes back that is not clean.")          \
 	X(KEEP_CLEAN_TWICE, "A clean image comes back a second time.")         \
 	X(KEEP_PIDFDS_LOST, "A second holder is not told of processes.")       \
+	X(KEEP_PIDFDS_LAST, "A second holder has memory before processes.")    \
 	X(KEEP_MAPPERS_LEFT, "Who has memory mapped is left when it is saved.") \
 	X(KEEP_IMAGE_UNSPENT, "A holder's memory leaves an image clean.")      \
 	X(KEEP_RELEASE_FIRST, "A holder gives up before the image is saved.")
@@ -225,7 +285,16 @@
 	X(LOG_WAKE_EARLY, "Rule 8: places are read before the word is set.") \
 	X(LOG_STALE, "Rule 9: what was remembered is true for ever.") \
 	X(LOG_TRIM_NOW, "Rule 9: what is trimmed is reused at once.") \
-	X(LOG_TRIM_AHEAD, "Rule 9: a trim goes beyond the tail.")
+	X(LOG_TRIM_AHEAD, "Rule 9: a trim goes beyond the tail.") \
+	X(LOG_SHARD_EARLY, "Rule S1: a shard passes on while its owner lives.") \
+	X(LOG_COUNT_FIRST, "Rule S1: the count is set before its cells.") \
+	X(LOG_SHARD_OTHER_BYTES, "Rule S2: after a doubt come other bytes.") \
+	X(LOG_CUT_BACK, "Rule S3: counts are older than the last cut.") \
+	X(LOG_CUT_CELL, "Rule S4: cutters share the memory of a cut.") \
+	X(LOG_SHARD_UNJOINED, "Rule S5: nobody notes since when a shard is in.") \
+	X(LOG_CUT_TWICE, "Rule S7: a restart takes in what was counted before.") \
+	X(LOG_SHARD_FREED, "Rule S8: a trim frees what was full after its cut.") \
+	X(LOG_SLEEP_UNMARKED, "Rule S9: who sleeps marks no shard.")
 
 #define REEF_MUTANTS_OF_READER(X) \
 	X(READER_CLAIM_LATE, "Rule 4: an entry is given, claimed or not.") \
@@ -243,7 +312,24 @@
 	X(FILE_APPEND_SHARED, "A place for an append may be another's, too.") \
 	X(FILE_RENAME_TWICE, "A rename gives the new name, then takes the old.") \
 	X(FILE_FORMER_STAYS, "A file that another was renamed over stays.") \
-	X(FILE_SCRATCH_OPEN, "A scratch file's end is not told.")
+	X(FILE_SCRATCH_OPEN, "A scratch file's end is not told.") \
+	X(FILE_INTENT_LEFT, "A dead client's rename is left as it is.")
+/* In folders of them. */
+#define REEF_MUTANTS_OF_FOLDER(X)                                              \
+	X(FOLDER_GATE_UNSEEN, "Who puts a file in a folder trusts it is there.")
+
+#define REEF_MUTANTS_OF_PAGES(X) \
+	X(PAGES_FILL_BLIND, "Rule 2: a fill is kept whatever is there.") \
+	X(PAGES_WRITE_BARE, "Rule 3: a write leaves no marker before it.") \
+	X(PAGES_WRITE_AFTER, "Rule 3: a write is told before the cache has it.") \
+	X(PAGES_MARK_FOREVER, "Rule 4: a marker outlasts its session.") \
+	X(PAGES_MARKER_EVICTED, "Rule 3: a writer's marker may be evicted.") \
+	X(PAGES_GENERATION_CACHED, "Rule 1: a generation is remembered.") \
+	X(PAGES_RESUME_SILENT, "Rule 4: a write that lost its marker is told.") \
+	X(PAGES_KEY_SHORT, "Rule 5: an inode that is used again is the same.") \
+	X(PAGES_TRUNCATE_FORGET, "Rule 6: a file that is cut keeps its pages.") \
+	X(PAGES_SEAT_IGNORED, "Rule 7: any machine writes.") \
+	X(PAGES_NOTE_LOOSE, "Rule 8: a note counts for any generation.")
 
 #define REEF_MUTANTS_ALL(X) \
 	REEF_MUTANTS_OF_SIM(X) \
@@ -262,10 +348,16 @@
 	REEF_MUTANTS_OF_HASH(X) \
 	REEF_MUTANTS_OF_TREE(X) \
 	REEF_MUTANTS_OF_STALE_TREE(X) \
+	REEF_MUTANTS_OF_TREE_RULES(X) \
+	REEF_MUTANTS_OF_NEAR_TREE(X) \
 	REEF_MUTANTS_OF_MAP(X) \
+	REEF_MUTANTS_OF_TXN(X) \
+	REEF_MUTANTS_OF_TXN_CALLS(X) \
 	REEF_MUTANTS_OF_LOG(X) \
 	REEF_MUTANTS_OF_READER(X) \
-	REEF_MUTANTS_OF_FILE(X)
+	REEF_MUTANTS_OF_FILE(X) \
+	REEF_MUTANTS_OF_FOLDER(X) \
+	REEF_MUTANTS_OF_PAGES(X)
 /* clang-format on */
 
 /* The numbers of a list, for an array; and how many they are. */

@@ -21,6 +21,7 @@ enum {
 	SIZE,
 	KEYS,
 	JSON,
+	CHARTS,
 	LIST,
 };
 
@@ -41,6 +42,9 @@ static const struct reef_config_flag flags[] = {
 		  NULL},
 	[JSON] = {"json", "FILE", "write a line of JSON per case; - is stdout",
 		  NULL, NULL},
+	[CHARTS] = {"charts", "DIR",
+		    "write a chart (SVG) of each case's rounds there", NULL,
+		    NULL},
 	[LIST] = {"list", NULL, "show the cases, and the ratios they require",
 		  NULL, NULL},
 	{0},
@@ -144,6 +148,9 @@ static const char *take_option(struct wish *wish, int option)
 		return wish->options.size ? NULL : "--keys takes a number";
 	case JSON:
 		wish->options.json = optarg;
+		return NULL;
+	case CHARTS:
+		wish->options.charts = optarg;
 		return NULL;
 	case LIST:
 		wish->list = true;

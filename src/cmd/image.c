@@ -69,13 +69,35 @@ static void print_time(uint64_t took_ns, uint64_t bytes)
 		printf(", %.2f s a GiB", seconds / gib);
 }
 
-static int save_failed(const char *space, const char *path, int rc)
+/* Tell what is missing by asking for the space alone. */
+static int missing_for_save(struct reef *reef, const char *space,
+			    const char *path)
+{
+	struct reef_space *probe;
+	int rc = reef_space_open(reef, space, NULL, &probe);
+
+	if (rc == -ENOENT)
+		return operate_say("space", "there is no space \"%.80s\"",
+				   space);
+	if (!rc)
+		reef_space_close(probe);
+	return operate_say("space", "there is no folder for %.200s", path);
+}
+
+static int save_failed(struct reef *reef, const char *space, const char *path,
+		       int rc)
 {
 	switch (rc) {
 	case -ENOENT:
+		return missing_for_save(reef, space, path);
+	case -ENOSPC:
+		/* Saving takes no memory of the pool. */
+		return operate_say("space", "%.200s: %s; nothing was saved",
+				   path, reef_error_text(rc));
+	case -EINVAL:
 		return operate_say("space",
-				   "there is no space \"%.80s\", or no folder "
-				   "for %.200s",
+				   "\"%.80s\" is no name of a space, or "
+				   "\"%.200s\" not that of a file (EINVAL)",
 				   space, path);
 	case -EBUSY:
 		return operate_say("space",
@@ -126,8 +148,10 @@ static int save_once(const char *space, const char *path)
 		       (double)report.pause_ns / 1e6);
 		fflush(stdout);
 	}
+	if (rc)
+		rc = save_failed(reef, space, path, rc);
 	reef_close(reef);
-	return rc ? save_failed(space, path, rc) : 0;
+	return rc;
 }
 
 int cmd_space_save(struct reef_operator *op, const char *const *arguments,
@@ -162,7 +186,9 @@ static int restore_failed(const char *path, int rc)
 	case -ENOENT:
 		return operate_say("space", "there is no file %.200s", path);
 	case -EINVAL:
-		return operate_say("space", "%.200s: is no image of a space",
+		return operate_say("space",
+				   "%.200s: is no image of a space, or of a "
+				   "revocable one, which has one copy",
 				   path);
 	case -EPERM:
 		return operate_say("space", "only the pool's owner may restore "
@@ -196,12 +222,12 @@ static int restore_failed(const char *path, int rc)
 	}
 }
 
-int cmd_space_restore(struct reef_operator *op, const char *const *arguments,
-		      uint32_t count)
+int cmd_space_restore(const char *const *arguments, uint32_t count,
+		      uint8_t copies)
 {
 	struct cmd_bar bar = {.what = "restores"};
-	const struct reef_image_options options = {.progress = cmd_bar_draw,
-						   .context = &bar};
+	const struct reef_image_options options = {
+		.progress = cmd_bar_draw, .context = &bar, .copies = copies};
 	struct reef_image_report report;
 	uint64_t began_ns;
 	struct reef *reef;

@@ -9,8 +9,9 @@
 /* As run of a verb. */
 int cmd_space_save(struct reef_operator *op, const char *const *arguments,
 		   uint32_t count);
-int cmd_space_restore(struct reef_operator *op, const char *const *arguments,
-		      uint32_t count);
+/* copies: 0, or how many the space is to have. */
+int cmd_space_restore(const char *const *arguments, uint32_t count,
+		      uint8_t copies);
 
 /* A bar on the terminal's last line, drawn once the work has taken a moment;
  * nothing where stderr is no terminal. */

@@ -32,6 +32,40 @@ static void write_quoted(FILE *stream, const char *text, size_t left)
 	fputc('"', stream);
 }
 
+static bool is_utf8(const char *text, size_t left)
+{
+	size_t size;
+
+	for (; left; text += size, left -= size) {
+		size = reef_text_character(text, left);
+		if (!size)
+			return false;
+	}
+	return true;
+}
+
+/* As RFC 4648 has it, with = at the end. */
+static void write_base64(FILE *stream, const uint8_t *bytes, size_t size)
+{
+	static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				     "abcdefghijklmnopqrstuvwxyz0123456789+/";
+	uint32_t three;
+
+	fputc('"', stream);
+	for (size_t at = 0; at < size; at += 3) {
+		three = (uint32_t)bytes[at] << 16;
+		if (at + 1 < size)
+			three |= (uint32_t)bytes[at + 1] << 8;
+		if (at + 2 < size)
+			three |= bytes[at + 2];
+		fputc(digits[three >> 18], stream);
+		fputc(digits[three >> 12 & 63], stream);
+		fputc(at + 1 < size ? digits[three >> 6 & 63] : '=', stream);
+		fputc(at + 2 < size ? digits[three & 63] : '=', stream);
+	}
+	fputc('"', stream);
+}
+
 /* Write what stands before a value: a comma, a key. */
 static void open_value(struct reef_json *json, const char *key)
 {
@@ -88,8 +122,17 @@ void reef_json_text(struct reef_json *json, const char *key,
 void reef_json_bytes(struct reef_json *json, const char *key, const void *bytes,
 		     size_t size)
 {
-	open_value(json, key);
-	write_quoted(json->stream, bytes, size);
+	char other[32];
+
+	if (is_utf8(bytes, size)) {
+		open_value(json, key);
+		write_quoted(json->stream, bytes, size);
+		close_value(json);
+		return;
+	}
+	snprintf(other, sizeof(other), "%s_base64", key);
+	open_value(json, other);
+	write_base64(json->stream, bytes, size);
 	close_value(json);
 }
 

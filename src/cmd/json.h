@@ -13,7 +13,9 @@
  * (1) A member of an object has a key, an element of an array, and the
  *outermost value, none (NULL). Keys are the program's own words, not text from
  *     outside.
- * (2) A text that is not UTF-8 has U+FFFD in place of what is not.
+ * (2) A text that is not UTF-8 has U+FFFD in place of what is not. Bytes, which
+ *     are somebody's data, are lost by nobody: if they are not UTF-8, the
+ *     member KEY_base64 has them in place of KEY.
  * (3) An outermost value ends with a newline, so a stream may hold several: one
  *     a line.
  *
@@ -48,6 +50,7 @@ void reef_json_string(struct reef_json *json, const char *key,
 		      const char *text);
 void reef_json_text(struct reef_json *json, const char *key,
 		    struct reef_text text);
+/* A member of an object (2); the key has at most 20 characters. */
 void reef_json_bytes(struct reef_json *json, const char *key, const void *bytes,
 		     size_t size);
 void reef_json_number(struct reef_json *json, const char *key, uint64_t value);

@@ -1,4 +1,5 @@
 /* main.c - the program `reef`: finds the subcommand and runs it. */
+#include "base/config.h"
 #include "base/log.h"
 #include "cmd/cmd.h"
 
@@ -23,6 +24,10 @@ const struct command cmd_all[] = {
 	{"map", "read and change hash maps", cmd_map},
 	{"tree", "read and change ordered maps", cmd_tree},
 	{"log", "append to logs, and read them", cmd_log},
+	{"file", "copy files to and from a pool", cmd_file},
+	{"mount", "show the files of a space as a directory", cmd_mount},
+	{"pages", "run a program whose files are read through a pool",
+	 cmd_pages},
 	{"lock", "run a command while holding a lock", cmd_lock},
 	{"elect", "run a command while leading an election", cmd_elect},
 	{"redis", "serve clients of Redis from a pool", cmd_redis},
@@ -32,6 +37,7 @@ const struct command cmd_all[] = {
 	 cmd_doctor},
 	{"bench", "measure Reef beside the raw limit and beside peers",
 	 cmd_bench},
+	{"demo", "show what a database gains by memory of a pool", cmd_demo},
 	{"sim", "show in simulation what a cluster would do", cmd_sim},
 	{"completion", "print the completion of this program for a shell",
 	 cmd_completion},
@@ -134,6 +140,30 @@ static void fill_standard_fds(void)
 			return;
 }
 
+/* Say that there is no such command, and which may be meant; returns 2. */
+static int say_unknown(const char *word)
+{
+	const char *near = NULL;
+	uint32_t nearest = UINT32_MAX, distance;
+	const struct command *command;
+
+	for (command = cmd_all; command->name; command++) {
+		if (!reef_config_is_near(word, command->name))
+			continue;
+		distance = reef_config_distance(word, command->name);
+		if (distance < nearest) {
+			nearest = distance;
+			near = command->name;
+		}
+	}
+	fprintf(stderr,
+		"reef: there is no command \"%.80s\"%s%s%s\n"
+		"Try `reef help`.\n",
+		word, near ? "; did you mean " : "", near ? near : "",
+		near ? "?" : "");
+	return 2;
+}
+
 static int run_command(int argc, char **argv)
 {
 	const struct command *command;
@@ -159,9 +189,7 @@ static int run_command(int argc, char **argv)
 	for (command = hidden; command->name; command++)
 		if (!strcmp(argv[1], command->name))
 			return command->run(argc - 1, argv + 1);
-	fprintf(stderr, "reef: there is no command \"%s\"\n\n", argv[1]);
-	print_help(stderr);
-	return 2;
+	return say_unknown(argv[1]);
 }
 
 int main(int argc, char **argv)

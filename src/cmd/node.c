@@ -1,6 +1,6 @@
 /* node.c - `reef node`: run one; or, with a verb, manage those of the pool. */
 #include "cmd/operate.h"
-#include "cmd/serve.h"
+#include "cmd/serve/serve.h"
 #include "cmd/table.h"
 #include "pool/keys.h"
 
@@ -114,7 +114,7 @@ static int add_row(void *context, const struct reef_row *any)
 	char size[16], used[16];
 
 	reef_table_cell(context, "%.*s", (int)row->name.size, row->name.bytes);
-	reef_table_cell(context, "%s", operate_node_state(row));
+	reef_table_cell(context, "%s", operate_node_text(row));
 	reef_table_cell(context, "%s", reef_table_bytes(row->capacity, size));
 	reef_table_cell(context, "%s", reef_table_bytes(row->used, used));
 	reef_table_cell(context, "%u", row->extents);

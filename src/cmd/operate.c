@@ -146,6 +146,14 @@ static int credential_failed(const char *name,
 	const char *path = settings->credential ? settings->credential
 						: "the owner's credential";
 
+	/* The owner's is made by `reef up`, and goes with it. */
+	if (rc == -ENOENT && !settings->credential)
+		return !settings->pool || strcmp(settings->pool, "local") == 0
+			       ? connect_failed(name, settings, "", rc)
+			       : operate_say(name,
+					     "a credential is needed: "
+					     "--credential FILE, as `reef "
+					     "user add` makes one");
 	if (rc == -EPERM)
 		return operate_say(name,
 				   "%s: it must be this user's, and closed to "
@@ -157,8 +165,8 @@ static int credential_failed(const char *name,
 /* Open the link. addresses: where it was tried; *has_credential: what failed is
  * not the credential's file. */
 static int try_connect(const struct reef_settings *settings,
-		       char addresses[REEF_TARGET_MAX], bool *has_credential,
-		       struct reef_operator **out)
+		       uint64_t timeout_ns, char addresses[REEF_TARGET_MAX],
+		       bool *has_credential, struct reef_operator **out)
 {
 	struct reef_credential credential;
 	const struct reef_operator_options options = {
@@ -166,6 +174,7 @@ static int try_connect(const struct reef_settings *settings,
 		.credential = &credential,
 		.kinds = settings->fabrics,
 		.tls = settings->tls,
+		.timeout_ns = timeout_ns,
 	};
 	int rc;
 
@@ -189,7 +198,7 @@ int operate_connect(const char *name, const struct reef_settings *settings,
 {
 	char addresses[REEF_TARGET_MAX] = "";
 	bool has_credential;
-	int rc = try_connect(settings, addresses, &has_credential, out);
+	int rc = try_connect(settings, 0, addresses, &has_credential, out);
 
 	if (!rc)
 		return -1;
@@ -215,12 +224,13 @@ int operate_connect_as(const struct reef_settings *settings,
 }
 
 int operate_connect_quietly(const struct reef_settings *settings,
-			    struct reef_operator **out)
+			    uint64_t timeout_ns, struct reef_operator **out)
 {
 	char addresses[REEF_TARGET_MAX] = "";
 	bool has_credential;
 
-	return try_connect(settings, addresses, &has_credential, out);
+	return try_connect(settings, timeout_ns, addresses, &has_credential,
+			   out);
 }
 
 /* The pool takes no more of this user's sessions, or not even a link to ask
@@ -524,6 +534,19 @@ int operate_find(struct reef_operator *op, enum reef_row_kind kind,
 			   name);
 }
 
+bool operate_is_own_name(const char *name)
+{
+	return name[0] == '~';
+}
+
+int operate_refuse_own_name(const char *command, const char *name)
+{
+	return cmd_usage_error(command,
+			       "\"%.80s\": names that begin with ~ are Reef's "
+			       "own",
+			       name);
+}
+
 struct reef_table *operate_table(const char *columns)
 {
 	struct reef_table *table = reef_table_create();
@@ -573,6 +596,18 @@ const char *operate_node_state(const struct reef_row_node *row)
 	default:
 		return "unknown";
 	}
+}
+
+bool operate_is_linked(const struct reef_row_node *row)
+{
+	return !reef_node_is_gone(row->state) && !row->is_away;
+}
+
+const char *operate_node_text(const struct reef_row_node *row)
+{
+	return reef_node_is_gone(row->state) || operate_is_linked(row)
+		       ? operate_node_state(row)
+		       : "silent";
 }
 
 const char *operate_session_state(uint8_t state)

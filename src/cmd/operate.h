@@ -36,9 +36,10 @@ const struct reef_settings *operate_settings(void);
 int operate_connect(const char *name, const struct reef_settings *settings,
 		    struct reef_operator **out);
 
-/* The same, without a word. 0, or what went wrong. */
+/* The same, without a word. timeout_ns: of each call; 0: as ever. 0, or what
+ * went wrong. */
 int operate_connect_quietly(const struct reef_settings *settings,
-			    struct reef_operator **out);
+			    uint64_t timeout_ns, struct reef_operator **out);
 
 struct reef_credential;
 /* The same, with a credential that is not the settings'. */
@@ -92,6 +93,12 @@ int operate_find(struct reef_operator *op, enum reef_row_kind kind,
 int operate_look_up(struct reef_operator *op, enum reef_row_kind kind,
 		    const char *name, uint32_t *out);
 
+/* Whether a name of a space is Reef's own, as that of the tree of all files is:
+ * commands neither list nor change what has it. */
+bool operate_is_own_name(const char *name);
+/* Say that a command does not change what has such a name; returns 2. */
+int operate_refuse_own_name(const char *command, const char *name);
+
 /* A table for rows, to be printed and destroyed: '<' or '>' in front of each
  * title, '|' between them. */
 struct reef_table *operate_table(const char *columns);
@@ -103,6 +110,11 @@ int operate_list(struct reef_operator *op, enum reef_row_kind kind,
 
 /* Words for states and kinds. */
 const char *operate_node_state(const struct reef_row_node *row);
+/* As people are shown it: "silent" if the broker has no link to it, and has not
+ * said yet that it is gone. */
+const char *operate_node_text(const struct reef_row_node *row);
+/* True if the broker has a link to a node. */
+bool operate_is_linked(const struct reef_row_node *row);
 const char *operate_session_state(uint8_t state);
 
 /* The same for people: "away" is a session that is alive as far as the broker

@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PRINTED_MAX 65536u
+#define PRINTED_MAX 131072u
 #define CANNOT_RUN 126
 
 /* Become the program, in the forked child: nothing here may allocate or
@@ -51,7 +51,7 @@ static int read_all(int fd, uint64_t until_ns, FILE *to)
 		if (got <= 0)
 			return 0;
 		if ((size_t)got > left)
-			got = (ssize_t)left;
+			return -EMSGSIZE;
 		fwrite(bytes, 1, (size_t)got, to);
 		left -= (size_t)got;
 	}
@@ -80,7 +80,7 @@ int run_and_read(const char *const *words, uint64_t timeout_ns, char **out,
 	close(fds[1]);
 	if (!rc) {
 		rc = read_all(fds[0], until_ns, to);
-		/* It has closed its end, or it is too late for it. */
+		/* It has closed its end, or is of no use any more. */
 		if (rc)
 			kill(pid, SIGKILL);
 		while (waitpid(pid, &status, 0) < 0 && errno == EINTR)

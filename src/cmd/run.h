@@ -11,9 +11,9 @@
 #define RUN_WORDS_MAX 72u
 
 /* Run this program with these words, to NULL; what it printed, errors too, is
- * *out, at most 64 KiB of it, which the caller frees. It is killed if it takes
- * longer than that, or if we end. The exit status; 128: a signal ended it.
- * -ETIMEDOUT.  -ENOMEM and such: it was not started. */
+ * *out, which the caller frees. It is killed if it takes longer than that, or
+ * if we end. The exit status; 128: a signal ended it.  -ETIMEDOUT.  -EMSGSIZE:
+ * it printed more than 128 KiB.  -ENOMEM and such: it was not started. */
 int run_and_read(const char *const *words, uint64_t timeout_ns, char **out,
 		 size_t *size);
 

@@ -1,9 +1,11 @@
 /* sim.c - `reef sim`: what can be seen in simulation, without hardware. */
 #include "base/log.h"
+#include "bench/copies_sim.h"
 #include "bench/locks.h"
 #include "bench/logs.h"
 #include "bench/study.h"
 #include "bench/trees.h"
+#include "bench/txns_sim.h"
 #include "cmd/chart.h"
 #include "cmd/operate.h"
 
@@ -34,6 +36,7 @@ static_assert(STUDY_POINTS_MAX <= POINTS_MAX && STUDY_LINES_MAX <= LINES_MAX,
 static_assert(TREES_POINTS_MAX <= POINTS_MAX && TREES_LINES <= LINES_MAX,
 	      "room");
 static_assert(LOGS_POINTS_MAX <= POINTS_MAX && LOGS_LINES <= LINES_MAX, "room");
+static_assert(TXNS_POINTS_MAX <= POINTS_MAX && TXNS_LINES <= LINES_MAX, "room");
 static_assert(LOCKS_POINTS_MAX <= POINTS_MAX && LOCKS_LINES_MAX <= LINES_MAX,
 	      "room");
 
@@ -353,7 +356,7 @@ static int run_logs(const struct wish *wish)
 	struct figures rates = {
 		.name = "log-append",
 		.title = "Numbers from one word end at what a NIC's atomics "
-			 "allow; a server's end sooner",
+			 "allow, a server's sooner; cuts go on",
 		.subtitle = "appends of 100 bytes by the real code on the cost "
 			    "model; the server is a model: 500 ns a request; "
 			    "a log each has no common order",
@@ -387,6 +390,125 @@ static int run_logs(const struct wish *wish)
 	return rc ? rc : show_figures(&waits, wish->directory);
 }
 
+/* --- copies --- */
+
+static int run_copies(const struct wish *wish)
+{
+	struct figures rates = {
+		.name = "copies-map",
+		.title = "A second copy costs a get nothing, and a put half of "
+			 "its rate",
+		.subtitle = "gets and updates of a map by the real code on the "
+			    "cost model, in a pool of two nodes",
+		.point_name = "clients",
+		.unit = "calls per second",
+		.logarithmic = true,
+		.lines = copies_lines,
+		.points = wish->quick ? copies_quick_points : copies_points,
+	};
+	struct figures waits = rates;
+	struct copies_result result;
+	int rc = 0;
+
+	snprintf(waits.name, sizeof(waits.name), "copies-map-wait");
+	waits.title = "How long 99 in 100 calls take at most";
+	waits.unit = "time of 99 in 100 calls, at most";
+	waits.are_times = true;
+	for (uint32_t p = 0; !rc && rates.points[p]; p++)
+		for (uint32_t l = 0; !rc && l < COPIES_LINES; l++) {
+			print_progress(copies_lines[l], rates.points[p]);
+			rc = copies_line_run(l, (uint32_t)rates.points[p],
+					     wish->seed, &result);
+			print_progress(NULL, 0);
+			if (rc)
+				break;
+			set_value(&rates, p, l, result.calls_per_s);
+			set_value(&waits, p, l, result.p99_ns);
+		}
+	if (!rc)
+		rc = show_figures(&rates, wish->directory);
+	return rc ? rc : show_figures(&waits, wish->directory);
+}
+
+/* --- transactions --- */
+
+/* Print what a transaction costs, with one coordinator and with the most. */
+static int print_txn_costs(const uint64_t *points, uint32_t count,
+			   struct txns_result results[][TXNS_POINTS_MAX])
+{
+	struct reef_table *table =
+		operate_table("<transactions|>coordinators|>round trips|"
+			      ">operations|>aborts|>half within|>99 in 100");
+	char text[16];
+	int rc;
+
+	for (uint32_t i = 0; i < 2 * TXNS_LINES; i++) {
+		uint32_t point = i % 2 ? count - 1 : 0;
+		const struct txns_result *one = &results[i / 2][point];
+
+		reef_table_cell(table, "%s", txns_lines[i / 2]);
+		reef_table_cell(table, "%llu",
+				(unsigned long long)points[point]);
+		reef_table_cell(table, "%.2f", one->round_trips);
+		reef_table_cell(table, "%.2f", one->operations);
+		reef_table_cell(table, "%.2f", one->aborts);
+		reef_table_cell(table, "%s",
+				reef_table_time(one->p50_ns, text));
+		reef_table_cell(table, "%s",
+				reef_table_time(one->p99_ns, text));
+		reef_table_end_row(table);
+	}
+	rc = reef_table_print(table, stdout);
+	reef_table_destroy(table);
+	return rc;
+}
+
+static int run_txns_study(const struct txns_study *study,
+			  const struct wish *wish)
+{
+	struct txns_result results[TXNS_LINES][TXNS_POINTS_MAX];
+	struct figures rates = {
+		.title = study->title,
+		.subtitle = study->subtitle,
+		.point_name = "coordinators",
+		.unit = "transactions per second",
+		.logarithmic = true,
+		.lines = txns_lines,
+		.points = wish->quick ? txns_quick_points : txns_points,
+	};
+	int rc = 0;
+
+	snprintf(rates.name, sizeof(rates.name), "txn-%s", study->name);
+	for (uint32_t p = 0; !rc && rates.points[p]; p++)
+		for (uint32_t l = 0; !rc && l < TXNS_LINES; l++) {
+			print_progress(txns_lines[l], rates.points[p]);
+			rc = txns_line_run(l, study->is_hot,
+					   (uint32_t)rates.points[p],
+					   wish->seed, &results[l][p]);
+			print_progress(NULL, 0);
+			if (!rc)
+				set_value(&rates, p, l,
+					  results[l][p].txns_per_s);
+		}
+	if (!rc)
+		rc = show_figures(&rates, wish->directory);
+	return rc ? rc
+		  : print_txn_costs(rates.points, rates.points_count, results);
+}
+
+static int run_txns(const struct wish *wish)
+{
+	int rc = 0;
+
+	for (int i = 0; !rc && txns_studies[i].name; i++) {
+		rc = run_txns_study(&txns_studies[i], wish);
+		putchar('\n');
+	}
+	if (!rc)
+		fputs(txns_papers, stdout);
+	return rc;
+}
+
 /* --- arguments --- */
 
 static const struct subject {
@@ -397,6 +519,8 @@ static const struct subject {
 	{"locks", "a whole pool, and clients that contend", run_locks},
 	{"tree", "the ordered map, beside models of others", run_trees},
 	{"log", "appends to a shared log, beside a server's numbers", run_logs},
+	{"copies", "a map with two copies of all, beside one", run_copies},
+	{"txn", "transactions, beside models of others", run_txns},
 	{0},
 };
 
@@ -436,6 +560,15 @@ static void print_help(void)
 			      trees_studies[i]->title);
 	cmd_help_text("\nlog: appends to a shared log, from 1 to 512 clients, "
 		      "beside numbers from a server\n");
+	cmd_help_text("\ncopies: gets and puts of a map with two copies of "
+		      "all memory, beside one, from 1 to\n512 clients\n");
+	cmd_help_text("\ntxn: transactions of three keys, beside models of "
+		      "FaRM, FaSST, DrTM and FORD,\nfrom 1 to 512 "
+		      "coordinators: transactions per second, and what one "
+		      "costs; half\na minute and more\n");
+	for (int i = 0; txns_studies[i].name; i++)
+		cmd_help_text("  %-12s %s\n", txns_studies[i].name,
+			      txns_studies[i].title);
 	for (int i = 0; subjects[i].name; i++)
 		cmd_tell_word(subjects[i].name, subjects[i].summary);
 	cmd_help_text("\nOptions; what stands behind a semicolon is the "
@@ -501,7 +634,7 @@ int cmd_sim(int argc, char **argv)
 	if (optind + 1 != argc)
 		return cmd_usage_error("sim",
 				       "say what to simulate: fabric, locks, "
-				       "tree or log");
+				       "tree, log, copies or txn");
 	for (int i = 0; subjects[i].name; i++)
 		if (strcmp(argv[optind], subjects[i].name) == 0)
 			return run_subject(&subjects[i], &wish);

@@ -26,25 +26,52 @@ static struct {
 	bool strict;
 } wish;
 
-/* Fill in how many copies a new space has. */
-static int parse_copies(struct reef_ask_space_open *ask)
+/* Read how many copies are asked for; 0: nothing is said. */
+static int parse_copies(uint32_t *copies)
 {
-	if (wish.strict)
-		ask->flags |= REEF_POOL_STRICT;
-	if (!wish.copies || !strcmp(wish.copies, "1"))
-		ask->copies = 1;
-	else if (!strcmp(wish.copies, "2"))
-		ask->copies = 2;
-	else
+	*copies = 0;
+	if (wish.copies &&
+	    (!strcmp(wish.copies, "1") || !strcmp(wish.copies, "2")))
+		*copies = (uint32_t)(wish.copies[0] - '0');
+	else if (wish.copies)
 		return cmd_usage_error("space",
 				       "a space has 1 or 2 copies, not "
 				       "\"%.20s\"",
 				       wish.copies);
+	return 0;
+}
+
+/* Fill in how many copies a new space has. */
+static int fill_copies(struct reef_ask_space_open *ask)
+{
+	int rc = parse_copies(&ask->copies);
+
+	if (rc)
+		return rc;
+	if (wish.strict)
+		ask->flags |= REEF_POOL_STRICT;
+	if (!ask->copies)
+		ask->copies = 1;
 	if (ask->copies > 1 && ask->keeping == REEF_KEEPING_REVOCABLE)
 		return cmd_usage_error("space",
 				       "a revocable space has no copies: its "
 				       "memory may go at any time");
 	return 0;
+}
+
+/* Refuse a quota in which nothing could ever be put. */
+static int check_least(const struct reef_ask_space_open *ask)
+{
+	const uint64_t least = REEF_EXTENT_SIZE_LEAST * ask->copies;
+	char text[16];
+
+	if (!ask->quota || ask->quota >= least)
+		return 0;
+	return cmd_usage_error("space",
+			       "a quota is at least %s%s: with less there is "
+			       "no room for anything",
+			       reef_table_bytes(least, text),
+			       ask->copies > 1 ? " with 2 copies" : "");
 }
 
 static int create_space(struct reef_operator *op, const char *const *arguments,
@@ -76,7 +103,9 @@ static int create_space(struct reef_operator *op, const char *const *arguments,
 		if (rc)
 			return rc;
 	}
-	rc = parse_copies(&body.ask.space_open);
+	rc = fill_copies(&body.ask.space_open);
+	if (!rc)
+		rc = check_least(&body.ask.space_open);
 	if (rc)
 		return rc;
 	rc = reef_operator_call(op, REEF_POOL_SPACE_OPEN, &body, &answer);
@@ -212,6 +241,15 @@ static int add_row(void *context, const struct reef_row *any)
 	return 0;
 }
 
+static int restore_space(struct reef_operator *op, const char *const *arguments,
+			 uint32_t count)
+{
+	uint32_t copies;
+	int rc = parse_copies(&copies);
+
+	return rc ? rc : cmd_space_restore(arguments, count, (uint8_t)copies);
+}
+
 static int list_spaces(struct reef_operator *op, const char *const *arguments,
 		       uint32_t count)
 {
@@ -225,8 +263,8 @@ int cmd_space(int argc, char **argv)
 {
 	static const struct verb verbs[] = {
 		{"list", "", "show all spaces", 0, 0, list_spaces},
-		{"create", "NAME [QUOTA] [revocable]", "make a space", 1, 3,
-		 create_space},
+		{"create", "NAME [QUOTA] [revocable] [--copies 1|2] [--strict]",
+		 "make a space", 1, 3, create_space},
 		{"drop", "SPACE", "remove a space with all that is in it", 1, 1,
 		 drop_space},
 		{"quota", "SPACE SIZE|none", "limit the memory it may take", 2,
@@ -241,13 +279,14 @@ int cmd_space(int argc, char **argv)
 		{"save", "SPACE FILE [TIME]",
 		 "copy a space in use to a file, every TIME", 2, 3,
 		 cmd_space_save},
-		{"restore", "FILE [NAME]", "make the space that a file holds",
-		 1, 2, cmd_space_restore},
+		{"restore", "FILE [NAME] [--copies 1|2]",
+		 "make the space that a file holds", 1, 2, restore_space},
 		{0},
 	};
 
 	static const struct reef_config_flag flags[] = {
-		{"copies", "1|2", "create: copies of its memory; 1", NULL,
+		{"copies", "1|2",
+		 "create, restore: copies of it; 1, or as it had", NULL,
 		 &wish.copies},
 		{"strict", NULL,
 		 "create: it never grows by memory with fewer copies",

@@ -6,8 +6,8 @@
  *     screen, with the reason above it, and the link is tried every second.
  * (3) No text of the pool can do anything to the terminal: control characters
  *     are shown as '?'. */
-#include "cmd/child.h"
 #include "cmd/operate.h"
+#include "cmd/serve/child.h"
 #include "cmd/view.h"
 
 #include <errno.h>
@@ -74,7 +74,7 @@ static int ask_for_picture(struct top *top)
 	int rc = 0;
 
 	if (!top->op)
-		rc = operate_connect_quietly(top->settings, &top->op);
+		rc = operate_connect_quietly(top->settings, 0, &top->op);
 	if (!rc)
 		rc = reef_operator_call(top->op, REEF_POOL_STATUS, NULL,
 					&answer);

@@ -31,6 +31,7 @@ static int show_node(void *context, const struct reef_row *any)
 		reef_json_number(view->json, "used", row->used);
 		reef_json_number(view->json, "extents", row->extents);
 		reef_json_number(view->json, "heard_ns", row->silent_ns);
+		reef_json_bool(view->json, "linked", operate_is_linked(row));
 		reef_json_number(view->json, "machine_free", row->machine_free);
 		reef_json_number(view->json, "incarnation", row->incarnation);
 		reef_json_text(view->json, "addresses", row->addresses);
@@ -39,7 +40,7 @@ static int show_node(void *context, const struct reef_row *any)
 	}
 	reef_table_cell(view->table, "%s",
 			text_of(row->name, name, sizeof(name)));
-	reef_table_cell(view->table, "%s", operate_node_state(row));
+	reef_table_cell(view->table, "%s", operate_node_text(row));
 	reef_table_cell(view->table, "%s",
 			reef_table_bytes(row->capacity, size));
 	reef_table_weigh(view->table, (double)row->capacity);

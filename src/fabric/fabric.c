@@ -248,11 +248,22 @@ const char *reef_listener_address(const struct reef_listener *listener)
 	return listener->address;
 }
 
-static bool link_is_settled(const void *what)
-{
-	const struct reef_link *link = what;
+struct opening {
+	const struct reef_link *link;
+	const bool *is_vain;
+};
 
-	return atomic_load(&link->state) != REEF_LINK_OPENING;
+static bool is_in_vain(const struct reef_connect_options *options)
+{
+	return options->is_vain && *options->is_vain;
+}
+
+static bool opening_is_over(const void *what)
+{
+	const struct opening *opening = what;
+
+	return atomic_load(&opening->link->state) != REEF_LINK_OPENING ||
+	       (opening->is_vain && *opening->is_vain);
 }
 
 static void add_link_to_queue(struct reef_queue *queue, struct reef_link *link)
@@ -300,16 +311,20 @@ int reef_connect(struct reef_queue *queue, const char *address,
 		 const struct reef_connect_options *options,
 		 struct reef_link **out)
 {
+	struct opening opening;
 	struct reef_link *link;
 	int rc;
 
 	rc = reef_connect_start(queue, address, options, &link);
 	if (rc)
 		return rc;
-	rc = reef_queue_wait_until(queue, link_is_settled, link,
+	opening = (struct opening){link, options->is_vain};
+	rc = reef_queue_wait_until(queue, opening_is_over, &opening,
 				   options->timeout_ns
 					   ? options->timeout_ns
 					   : queue->fabric->options.silence_ns);
+	if (!rc && is_in_vain(options))
+		rc = -ECANCELED;
 	if (!rc && atomic_load(&link->state) == REEF_LINK_DOWN)
 		rc = atomic_load(&link->reason);
 	if (rc) {
@@ -318,6 +333,16 @@ int reef_connect(struct reef_queue *queue, const char *address,
 	}
 	*out = link;
 	return 0;
+}
+
+void reef_link_sever(struct reef_link *link)
+{
+	struct reef_layer *top = link->fabric->top;
+
+	if (reef_is_forked(link->fabric))
+		return;
+	reef_assert(!link->listener);
+	top->ops.sever(top, link);
 }
 
 void reef_link_close(struct reef_link *link)

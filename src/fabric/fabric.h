@@ -293,6 +293,9 @@ struct reef_connect_options {
 	uint64_t timeout_ns; /* 0: silence_ns */
 	bool short_messages; /* there will be many SENDs of up to 120 bytes */
 	void *user;	     /* reef_link_user, from the first message on */
+	/* Optional: the link is not wanted any more. Whoever sets it, in a
+	 * fiber of the same thread, wakes the queue: -ECANCELED. */
+	const bool *is_vain;
 };
 
 struct reef_listen_options {
@@ -354,6 +357,13 @@ int reef_connect_start(struct reef_queue *queue, const char *address,
  * links only: an accepted one is ended by reef_fence or with its listener.
  * Thread: the queue that opened it. NULL is fine. */
 void reef_link_close(struct reef_link *link);
+
+/* Take a link down that leads to a peer which is known to be gone: batches
+ * under way complete with -REEF_EINDOUBT in a later poll, and nobody has to
+ * wait until the peer was silent for silence_ns. It stays, down, until it is
+ * closed. Connected links only; on shm and verbs it does nothing. Thread: the
+ * queue that opened it. */
+void reef_link_sever(struct reef_link *link);
 
 /* 0: up.  -REEF_ENOLINK, -REEF_EFENCED: why not. */
 int reef_link_status(const struct reef_link *link);

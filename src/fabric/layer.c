@@ -67,6 +67,12 @@ static void pass_disconnect(struct reef_layer *layer, struct reef_link *link)
 	layer->next->ops.disconnect(layer->next, link);
 }
 
+static void pass_sever(struct reef_layer *layer, struct reef_link *link)
+{
+	if (layer->next)
+		layer->next->ops.sever(layer->next, link);
+}
+
 static int pass_expose(struct reef_layer *layer, struct reef_memory *memory,
 		       struct reef_region **out)
 {
@@ -162,6 +168,7 @@ void reef_layer_fill(struct reef_layer *layer)
 	FILL(unlisten);
 	FILL(connect);
 	FILL(disconnect);
+	FILL(sever);
 	FILL(expose);
 	FILL(withdraw);
 	FILL(attach);

@@ -71,6 +71,8 @@ static inline uint8_t *reef_near_at(const struct reef_remote *remote,
 						 memory_order_acquire),
 		    0))
 		return NULL;
+	if (!remote->base)
+		__builtin_unreachable(); /* memory that is mapped, always */
 	return remote->base + offset;
 }
 

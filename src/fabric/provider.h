@@ -67,6 +67,9 @@ struct reef_fabric_ops {
 	/* End a link from this side, also one that is down, or still
 	 * OPENING; then free it, with its remotes. Required. */
 	void (*disconnect)(struct reef_layer *layer, struct reef_link *link);
+	/* Take a connected link down, as if its peer were lost; it stays until
+	 * disconnect. Optional: what is under way waits for silence_ns. */
+	void (*sever)(struct reef_layer *layer, struct reef_link *link);
 	/* Expose memory; fills the region. Required. */
 	int (*expose)(struct reef_layer *layer, struct reef_memory *memory,
 		      struct reef_region **out);

@@ -31,7 +31,7 @@ uint64_t file_new_link(struct reef *reef)
 	       (atomic_fetch_add(&given, 1) + 1);
 }
 
-static bool is_chunk_size(uint32_t chunk)
+bool file_is_chunk_size(uint32_t chunk)
 {
 	return chunk >= FILE_CHUNK_MIN && chunk <= FILE_CHUNK_MAX &&
 	       (chunk & (chunk - 1)) == 0;
@@ -40,7 +40,7 @@ static bool is_chunk_size(uint32_t chunk)
 bool file_is_head(const struct file_head *head)
 {
 	return head->magic == FILE_INODE_MAGIC && head->id &&
-	       is_chunk_size(head->chunk);
+	       file_is_chunk_size(head->chunk) && !(head->flags & ~FILE_FLAGS);
 }
 
 uint32_t file_crc(const struct file_inode *inode)
@@ -48,6 +48,7 @@ uint32_t file_crc(const struct file_inode *inode)
 	uint32_t crc =
 		reef_crc32c(0, &inode->head, offsetof(struct file_head, crc));
 
+	crc = reef_crc32c(crc, &inode->folder, sizeof(inode->folder));
 	return reef_crc32c(crc, inode->name, sizeof(inode->name));
 }
 

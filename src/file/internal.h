@@ -1,9 +1,11 @@
 /* internal.h - the parts of a file, to each other.
  *
- *   names.c     the directory: open, delete, rename, list
+ *   names.c     the directory: whose name is it; open, delete, list
+ *   rename.c    rename, and its intents
+ *   folder.c    folders, attributes, files without a name
  *   inode.c     is it there; its words; chunks that come, go and are copied
  *   transfer.c  read, write, append
- *   shape.c     truncate, punch, stat
+ *   shape.c     truncate, punch, stat, where there is memory
  *   recover.c   what a dead session left
  *
  * Thread: owner of the handle. */
@@ -16,6 +18,8 @@
 
 #include <errno.h>
 #include <reef/file.h>
+#include <reef/folder.h>
+#include <reef/tree.h>
 
 /* Each further attempt needs another client that changed the same word. */
 #define FILE_ATTEMPTS 64u
@@ -51,6 +55,7 @@ struct reef_file {
 
 /* A number that is given once. */
 uint64_t file_new_link(struct reef *reef);
+bool file_is_chunk_size(uint32_t chunk);
 /* True if what was read is the head of an inode, though perhaps not of ours. */
 bool file_is_head(const struct file_head *head);
 /* The checksum of what never changes in an inode. */
@@ -132,6 +137,103 @@ int file_write_inside(struct reef_file *file, const void *from, uint32_t size,
 /* Bring a shrink under way to its end: after that the file can become longer.
  * Not inside reef_enter. */
 int file_finish_shrink(struct reef_file *file);
+
+/* --- names.c --- */
+
+/* The directory of a space, open. */
+struct reef_files {
+	struct reef_space *space;
+	struct reef_tree *tree;
+};
+
+/* A name in a folder. */
+struct file_place {
+	struct file_folder folder;
+	const char *name;
+};
+
+/* What a name is at a moment. */
+struct file_binding {
+	bool has_entry;
+	uint64_t version;	 /* of the entry */
+	struct file_entry entry; /* as it is in the directory */
+	/* Whose name it is: one of the two in the entry; 0: nobody's. */
+	uint64_t inode, link;
+	struct file_head head; /* of that one */
+};
+
+/* -EINVAL, -ENAMETOOLONG: it cannot be the name of a file. */
+int file_check_name(const char *name);
+/* make: if there is none. -ENOENT. */
+int file_open_directory(struct reef_space *space, bool make,
+			struct reef_files *out);
+void file_close_directory(struct reef_files *files);
+
+/* Read the head of an inode that an entry names. 0: it is none (any more);
+ * 1: it is one. */
+int file_read_inode(struct reef *reef, uint64_t inode, struct file_head *head);
+/* See to it that a folder is there, and stays for an entry that is in it by now
+ * (layout.h, 9). -ENOENT: it is gone.  -ENOTDIR. */
+int file_check_gate(struct reef_files *files, const struct file_folder *folder);
+
+/* Look a name up; 0 also: it has no entry. change: so that it can be changed
+ * (names.c, 1). Inside reef_enter. */
+int file_look_up(struct reef_files *files, const struct file_place *place,
+		 bool change, struct file_binding *out);
+/* Bind a name, whose binding is nobody's or is to be another's; *version: of
+ * the entry. -EAGAIN: another client was quicker. Inside reef_enter. */
+int file_bind(struct reef_files *files, const struct file_place *place,
+	      const struct file_binding *binding,
+	      const struct file_entry *entry, uint64_t *version);
+/* Take an entry away that is nobody's name any more. What goes wrong leaves an
+ * entry that counts for nothing. */
+void file_drop_entry(struct reef_files *files, const struct file_place *place,
+		     const struct file_binding *binding);
+/* Take the file away that a rename has put another in place of, unless that is
+ * done. */
+int file_destroy_former(struct reef_space *space,
+			const struct file_entry *entry);
+/* True if an allocation inside reef_enter found no room, and it was waited for.
+ */
+bool file_await_room(struct reef_space *space, struct reef_patience *patience,
+		     int *rc);
+
+/* What a new inode has. */
+struct file_wish {
+	uint32_t chunk; /* 0: the default */
+	uint32_t flags; /* of the inode */
+	struct file_attributes attributes;
+};
+/* Make a file under a name, if it is nobody's; else -EEXIST. *binding: its. */
+int file_make(struct reef_files *files, const struct file_place *place,
+	      const struct file_wish *wish, struct file_binding *binding);
+/* Delete a file. -EISDIR. */
+int file_delete(struct reef_files *files, const struct file_place *place);
+
+/* Names of a part of a folder that a scan has met. */
+struct file_listing {
+	const char *prefix;
+	char (*names)[REEF_FILE_NAME_MAX + 1];
+	uint32_t count, room;
+};
+/* Note the next names of a folder that begin with the listing's prefix, from
+ * behind `after` on ("": all). Free names at the end. */
+int file_list_names(struct reef_files *files, const struct file_folder *folder,
+		    const char *after, struct file_listing *listing);
+
+/* --- rename.c --- */
+
+int file_rename(struct reef_files *files, const struct file_place *from,
+		const struct file_place *to, uint32_t flags);
+/* Bring the rename of an intent to its end, whose session has ended. */
+int file_finish_intent(struct reef_space *space,
+		       const struct file_intent *intent);
+
+/* --- folder.c --- */
+
+/* Remove a folder whose name was looked up. -EAGAIN: try again. */
+int file_remove_folder(struct reef_files *files, const struct file_place *place,
+		       const struct file_binding *binding);
 
 /* --- recover.c --- */
 

@@ -1,6 +1,6 @@
 /* layout.h - the words of a file, as they lie in the pool.
  *
- *   directory  a map of the space, "~files": name -> entry
+ *   directory  a tree of the space, "~files": folder's number, name -> entry
  *   entry      whose name it is: an inode, and the number of this binding. Of
  *              one that a rename put there also what it was before:
  *                inode, link | old link of that inode | former inode, link
@@ -9,10 +9,13 @@
  *                size  63 SHRINKING | shrinks 17 | bytes 46
  *                end   the same: up to where appends have places
  *                words of the first chunks, then of index blocks
+ *              Of a folder size is its *gate*, and there are no chunks:
+ *                63 CLOSING | 62 GONE | count
  *   index      one block: words of 8,192 chunks
  *   word       63 DEAD | 62 FROZEN | count 24 | block, short address 38
  *              FROZEN with a block: the count is where its end was cut off
  *   chunk      one block: of which inode it is, and where; then bytes
+ *   intent     one block, for as long as a rename takes: its two names
  *
  * (1) All words are changed by CAS, and never return to what they were within
  *     an epoch: link has numbers that are given once, the others count. The
@@ -44,7 +47,21 @@
  *     the file was still SHRINKING, inside one reef_enter.
  * (7) A write that made the file longer, or a chunk, counts only if there was
  *     no shrink from before the write until after that; else it is done again.
- * (8) (R10) Whatever is read from shared memory is checked by whoever uses it.
+ * (8) A folder's number is its inode's id, so those in it stay in it when it is
+ *     renamed. It never gets another folder above it: so there are no loops.
+ *     0 is the root, 1 has files without a name (reef_files_hold); both are
+ *     always there, and have no inode.
+ * (9) Whoever puts an entry into a folder looks at its gate afterwards: CLOSING
+ *     is made open again, GONE means that the entry counts for nothing and is
+ *     taken away. Whoever removes a folder makes its gate CLOSING, then looks
+ *     for entries, then makes it GONE by a CAS: that is the end of it. So of
+ *     an entry that is put and a folder that is removed one is seen by the
+ *     other. Who helps a rename has looked at the gate, too.
+ * (10) A rename's intent is there before its entry is, and until all of it is
+ *     done: whoever recovers a dead session brings it to its end. So nothing
+ *     is renamed long after its caller died.
+ * (11) Attributes are WRITTEN, a word each.
+ * (12) (R10) Whatever is read from shared memory is checked by whoever uses it.
  *
  * Thread: any. */
 #ifndef REEF_FILE_LAYOUT_H
@@ -55,7 +72,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define FILE_MAP "~files"
+#define FILE_DIRECTORY "~files"
 
 /* --- words --- */
 
@@ -98,6 +115,15 @@ static inline uint64_t file_shrinks_after(uint64_t word)
 	return (file_shrinks_of(word) + FILE_SIZE_MASK + 1) | FILE_SHRINKING;
 }
 
+/* The gate of a folder. */
+#define FOLDER_CLOSING (UINT64_C(1) << 63)
+#define FOLDER_GONE (UINT64_C(1) << 62)
+
+static inline uint64_t folder_gate_after(uint64_t gate, uint64_t state)
+{
+	return ((gate & (FOLDER_GONE - 1)) + 1) | state;
+}
+
 /* A FROZEN word of a chunk: from where on its bytes count no more. */
 static inline uint32_t file_word_cut(uint64_t word)
 {
@@ -120,11 +146,19 @@ static inline uint64_t file_word_frozen(uint64_t word, uint32_t cut)
 #define FILE_CHUNK_MAX (UINT32_C(1) << 24)
 #define FILE_CHUNK (UINT32_C(1) << 18)
 
-#define FILE_INODE_MAGIC UINT64_C(0x3165646f6e694652) /* "RFinode1" */
+#define FILE_INODE_MAGIC UINT64_C(0x3265646f6e694652) /* "RFinode2" */
 #define FILE_INDEX_MAGIC UINT64_C(0x3178656469694652) /* "RFiidex1" */
 #define FILE_CHUNK_MAGIC UINT64_C(0x316b6e7568634652) /* "RFchunk1" */
 
+#define FILE_INTENT_MAGIC UINT64_C(0x31746e65746e4652) /* "RFntent1" */
+
 #define FILE_IS_SCRATCH 1u
+#define FILE_IS_FOLDER 2u
+#define FILE_IS_LINK 4u
+#define FILE_FLAGS (FILE_IS_SCRATCH | FILE_IS_FOLDER | FILE_IS_LINK)
+
+#define FOLDER_ROOT 0u
+#define FOLDER_HELD 1u /* files without a name */
 
 struct file_head { /* of an inode: what is read of it at once */
 	/* These never change. */
@@ -133,14 +167,28 @@ struct file_head { /* of an inode: what is read of it at once */
 	uint32_t chunk;
 	uint32_t flags;
 	uint32_t session; /* of a scratch file */
-	uint32_t crc;	  /* of what is before it, and of the name */
+	uint32_t crc;	  /* of what is before it, and of where it was made */
 	/* These do. */
 	uint64_t link, size, end;
 };
 
+struct file_attributes {
+	uint64_t mode;
+	uint64_t owner; /* user 32 | group 32 */
+	uint64_t changed_ns;
+};
+
+/* A folder: where its inode is, and the number; the root is 0, 0. */
+struct file_folder {
+	uint64_t at, number;
+};
+
 struct file_inode {
 	struct file_head head;
-	char name[256]; /* that it was made with; zeroes behind it */
+	struct file_attributes attributes;
+	/* Where it was made: neither changes. */
+	struct file_folder folder;
+	char name[256]; /* zeroes behind it */
 	uint64_t direct[FILE_DIRECT];
 	uint64_t indexes[FILE_INDEXES];
 };
@@ -157,7 +205,18 @@ struct file_part {
 #define FILE_PART 56u
 static_assert(sizeof(struct file_part) == FILE_PART, "layout");
 
+/* A rename under way. */
+struct file_intent {
+	uint64_t magic;
+	struct file_folder from_folder, to_folder;
+	uint32_t crc; /* of all else */
+	uint32_t reserved;
+	char from[256], to[256];
+};
+
 /* --- entries of the directory --- */
+
+#define FILE_KEY_MAX (8u + 255u)
 
 struct file_entry {
 	uint64_t inode, link;

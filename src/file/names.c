@@ -1,10 +1,8 @@
 /* names.c - the directory: which name is which file's.
  *
- *   create   insert {inode, link}; the inode has that link already
+ *   make     insert {inode, link}; the inode has that link already
  *   delete   CAS the inode's link to 0; then the entry goes
- *   rename   put {inode, new link, old link, former} under the new name; CAS
- *            the inode's link from old to new: now; then the former file and
- *            the old entry go
+ *   rename   rename.c
  *
  * An entry that counts for nothing any more (layout.h, 2) is as good as none:
  * whoever wants its name replaces it.
@@ -16,20 +14,9 @@
 
 #include "base/mutant.h"
 
-#include <reef/map.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* What a name is at a moment. */
-struct binding {
-	bool has_entry;
-	uint64_t version;	 /* of the entry */
-	struct file_entry entry; /* as it is in the directory */
-	/* Whose name it is: one of the two in the entry; 0: nobody's. */
-	uint64_t inode, link;
-	struct file_head head; /* of that one */
-};
 
 /* The kinds are registered in this file, which every program with files has: a
  * linker leaves out a file of a library that nothing refers to. */
@@ -38,32 +25,52 @@ __attribute__((constructor)) static void register_kinds(void)
 	file_kinds_register();
 }
 
-static int check_name(const char *name)
+int file_check_name(const char *name)
 {
 	size_t size = name ? strlen(name) : 0;
 
-	if (!size || strchr(name, '/'))
+	if (!size || strchr(name, '/') || !strcmp(name, ".") ||
+	    !strcmp(name, ".."))
 		return -EINVAL;
 	return size > REEF_FILE_NAME_MAX ? -ENAMETOOLONG : 0;
 }
 
-static int open_directory(struct reef_space *space, bool make,
-			  struct reef_map **out)
+int file_open_directory(struct reef_space *space, bool make,
+			struct reef_files *out)
 {
-	const struct reef_map_options options = {
-		.flags = make ? 0 : REEF_MAP_EXISTING,
-		.key_max = REEF_FILE_NAME_MAX,
+	const struct reef_tree_options options = {
+		.flags = make ? 0 : REEF_TREE_EXISTING,
+		.key_max = FILE_KEY_MAX,
 		.value_max = sizeof(struct file_entry),
 	};
+	int rc = reef_tree_open(space, FILE_DIRECTORY, &options, &out->tree);
 
-	return reef_map_open(space, FILE_MAP, &options, out);
+	out->space = space;
+	/* Once it was a map. */
+	return rc == -EEXIST ? -REEF_EVERSION : rc;
+}
+
+void file_close_directory(struct reef_files *files)
+{
+	reef_tree_close(files->tree);
+}
+
+/* A key of the directory: the folder's number, so that a folder's names lie
+ * together, then the name. Returns its size. */
+static size_t make_key(uint8_t key[FILE_KEY_MAX], uint64_t folder,
+		       const char *name)
+{
+	size_t size = strlen(name);
+
+	for (uint32_t i = 0; i < 8; i++)
+		key[i] = (uint8_t)(folder >> (56 - 8 * i));
+	memcpy(key + 8, name, size);
+	return 8 + size;
 }
 
 /* --- looking --- */
 
-/* Read the head of an inode that an entry names. 0: it is none (any more);
- * 1: it is one. */
-static int read_head(struct reef *reef, uint64_t inode, struct file_head *head)
+int file_read_inode(struct reef *reef, uint64_t inode, struct file_head *head)
 {
 	int rc = reef_read(reef, inode, head, sizeof(*head));
 
@@ -72,9 +79,39 @@ static int read_head(struct reef *reef, uint64_t inode, struct file_head *head)
 	return file_is_head(head);
 }
 
+int file_check_gate(struct reef_files *files, const struct file_folder *folder)
+{
+	struct reef *reef = reef_space_handle(files->space);
+	struct file_head head;
+	uint64_t before;
+	int rc;
+
+	if (!folder->at || REEF_MUTATED(FOLDER_GATE_UNSEEN))
+		return 0;
+	for (uint32_t i = 0; i < FILE_ATTEMPTS; i++) {
+		rc = file_read_inode(reef, folder->at, &head);
+		if (rc < 0)
+			return rc;
+		if (!rc || head.id != folder->number || !head.link)
+			return -ENOENT;
+		if (!(head.flags & FILE_IS_FOLDER))
+			return -ENOTDIR;
+		if (head.size & FOLDER_GONE)
+			return -ENOENT;
+		if (!(head.size & FOLDER_CLOSING))
+			return 0;
+		rc = index_cas(
+			reef, folder->at + offsetof(struct file_head, size),
+			head.size, folder_gate_after(head.size, 0), &before);
+		if (rc < 0 && rc != -REEF_EINDOUBT)
+			return rc;
+	}
+	return -EBUSY;
+}
+
 /* Bring a rename under way to its end: the entry's file has its new link, or
  * never will. */
-static int help_rename(struct reef *reef, struct binding *binding)
+static int help_rename(struct reef *reef, struct file_binding *binding)
 {
 	const struct file_entry *entry = &binding->entry;
 	uint64_t before;
@@ -88,10 +125,8 @@ static int help_rename(struct reef *reef, struct binding *binding)
 	return 0;
 }
 
-/* Take the file away that a rename has put another in place of, unless that is
- * done. */
-static int destroy_former(struct reef_space *space,
-			  const struct file_entry *entry)
+int file_destroy_former(struct reef_space *space,
+			const struct file_entry *entry)
 {
 	int rc;
 
@@ -104,44 +139,66 @@ static int destroy_former(struct reef_space *space,
 	return rc >= 0 || rc == -REEF_ELOST || index_is_nonsense(rc) ? 0 : rc;
 }
 
-/* Find out whose name it is (layout.h, 2). change: so that it can be changed
- * (1). Inside reef_enter. */
-static int resolve(struct reef_space *space, struct binding *binding,
-		   bool change)
+/* A folder whose gate is GONE is nobody's, though it has a link still: whoever
+ * is to change its name takes that away. */
+static int pass_over_gone(struct reef_space *space,
+			  struct file_binding *binding, bool change)
 {
-	struct reef *reef = reef_space_handle(space);
+	int rc = 0;
+
+	if (!binding->inode || !(binding->head.flags & FILE_IS_FOLDER) ||
+	    !(binding->head.size & FOLDER_GONE))
+		return 0;
+	if (change)
+		rc = file_destroy(space, binding->inode, binding->link);
+	if (rc == 1)
+		(void)reef_free(space, binding->inode, REEF_FREE_LATER);
+	binding->inode = 0;
+	return rc < 0 ? rc : 0;
+}
+
+/* Find out whose name it is (layout.h, 2). Inside reef_enter. */
+static int resolve(struct reef_files *files, const struct file_folder *folder,
+		   struct file_binding *binding, bool change)
+{
+	struct reef *reef = reef_space_handle(files->space);
 	const struct file_entry *entry = &binding->entry;
-	int rc = read_head(reef, entry->inode, &binding->head);
+	int rc = file_read_inode(reef, entry->inode, &binding->head);
 
 	binding->inode = 0;
 	if (rc == 1 && entry->from && binding->head.link == entry->from &&
-	    change)
-		rc = help_rename(reef, binding) ?: 1;
+	    change) {
+		rc = file_check_gate(files, folder);
+		rc = rc ? rc : help_rename(reef, binding) ?: 1;
+	}
 	if (rc < 0)
 		return rc;
 	if (rc == 1 && binding->head.link == entry->link) {
 		binding->inode = entry->inode;
 		binding->link = entry->link;
-		return change ? destroy_former(space, entry) : 0;
+		rc = change ? file_destroy_former(files->space, entry) : 0;
+		return rc ? rc : pass_over_gone(files->space, binding, change);
 	}
 	if (!entry->former)
 		return 0;
-	rc = read_head(reef, entry->former, &binding->head);
+	rc = file_read_inode(reef, entry->former, &binding->head);
 	if (rc == 1 && binding->head.link == entry->former_link) {
 		binding->inode = entry->former;
 		binding->link = entry->former_link;
 	}
-	return rc < 0 ? rc : 0;
+	return rc < 0 ? rc : pass_over_gone(files->space, binding, change);
 }
 
-/* Look a name up. 0 also: it has no entry. */
-static int look_up(struct reef_space *space, struct reef_map *map,
-		   const char *name, bool change, struct binding *out)
+int file_look_up(struct reef_files *files, const struct file_place *place,
+		 bool change, struct file_binding *out)
 {
 	struct reef_map_value value = {0};
-	int rc = reef_map_get(map, name, strlen(name), &value);
+	uint8_t key[FILE_KEY_MAX];
+	size_t size = make_key(key, place->folder.number, place->name);
+	int rc = reef_tree_get(files->tree, key, size, &value);
 
-	*out = (struct binding){.has_entry = !rc, .version = value.version};
+	*out = (struct file_binding){.has_entry = !rc,
+				     .version = value.version};
 	if (!rc && value.size != sizeof(out->entry))
 		rc = -REEF_ECORRUPT;
 	if (!rc)
@@ -149,75 +206,106 @@ static int look_up(struct reef_space *space, struct reef_map *map,
 	reef_map_value_free(&value);
 	if (rc)
 		return rc == -ENOENT ? 0 : rc;
-	return resolve(space, out, change);
+	return resolve(files, &place->folder, out, change);
 }
 
-/* --- open --- */
+/* --- make --- */
 
-/* Bind a name, whose binding is nobody's or is to be another's. -EAGAIN:
- * another client was quicker. */
-static int bind(struct reef_map *map, const char *name,
-		const struct binding *binding, const struct file_entry *entry)
+int file_bind(struct reef_files *files, const struct file_place *place,
+	      const struct file_binding *binding,
+	      const struct file_entry *entry, uint64_t *version)
 {
+	uint8_t key[FILE_KEY_MAX];
+	size_t size = make_key(key, place->folder.number, place->name);
 	int rc;
 
 	if (binding->has_entry)
-		rc = reef_map_replace(map, name, strlen(name), binding->version,
-				      entry, sizeof(*entry), 0, NULL);
+		rc = reef_tree_replace(files->tree, key, size, binding->version,
+				       entry, sizeof(*entry), 0, version);
 	else
-		rc = reef_map_insert(map, name, strlen(name), entry,
-				     sizeof(*entry), 0, NULL);
+		rc = reef_tree_insert(files->tree, key, size, entry,
+				      sizeof(*entry), 0, version);
 	return rc == -EEXIST || rc == -ENOENT || rc == -ESTALE ? -EAGAIN : rc;
 }
 
-static int make_inode(struct reef_space *space, const char *name,
-		      const struct reef_file_options *options,
-		      struct file_head *head, uint64_t *at)
+void file_drop_entry(struct reef_files *files, const struct file_place *place,
+		     const struct file_binding *binding)
 {
-	struct reef *reef = reef_space_handle(space);
+	uint8_t key[FILE_KEY_MAX];
+	size_t size = make_key(key, place->folder.number, place->name);
+
+	if (binding->has_entry)
+		(void)reef_tree_delete(files->tree, key, size,
+				       binding->version);
+}
+
+static int make_inode(struct reef_files *files, const struct file_place *place,
+		      const struct file_wish *wish, struct file_head *head,
+		      uint64_t *at)
+{
+	struct reef *reef = reef_space_handle(files->space);
 	struct file_inode *inode = calloc(1, sizeof(*inode));
 	struct reef_access write = {
 		.kind = REEF_WRITE, .local = inode, .length = sizeof(*inode)};
-	int rc = inode ? reef_alloc_kind(space, REEF_BLOCK_FILE_INODE,
+	int rc = inode ? reef_alloc_kind(files->space, REEF_BLOCK_FILE_INODE,
 					 sizeof(*inode), at)
 		       : -ENOMEM;
 
 	if (!rc) {
 		inode->head.magic = FILE_INODE_MAGIC;
 		inode->head.id = inode->head.link = file_new_link(reef);
-		inode->head.chunk =
-			options->chunk ? options->chunk : FILE_CHUNK;
-		if (options->flags & REEF_FILE_SCRATCH) {
-			inode->head.flags = FILE_IS_SCRATCH;
+		inode->head.chunk = wish->chunk ? wish->chunk : FILE_CHUNK;
+		inode->head.flags = wish->flags;
+		if (wish->flags & FILE_IS_SCRATCH)
 			inode->head.session = reef_session(reef);
-		}
-		snprintf(inode->name, sizeof(inode->name), "%s", name);
+		inode->attributes = wish->attributes;
+		inode->folder = place->folder;
+		snprintf(inode->name, sizeof(inode->name), "%s", place->name);
 		inode->head.crc = file_crc(inode);
 		*head = inode->head;
 		write.address = *at;
 		rc = file_write_unshared(reef, &write, 1);
 		if (rc)
-			reef_free(space, *at, 0);
+			reef_free(files->space, *at, 0);
 	}
 	free(inode);
 	return rc;
 }
 
-/* Make a file under a name that is nobody's. */
-static int create(struct reef_space *space, struct reef_map *map,
-		  const char *name, const struct reef_file_options *options,
-		  struct binding *binding)
+/* An entry was put into a folder that is gone: both go again. */
+static void withdraw(struct reef_files *files, const struct file_place *place,
+		     const struct file_entry *entry, uint64_t version)
+{
+	const struct file_binding binding = {.has_entry = true,
+					     .version = version};
+
+	file_drop_entry(files, place, &binding);
+	if (file_destroy(files->space, entry->inode, entry->link) == 1)
+		(void)reef_free(files->space, entry->inode, REEF_FREE_LATER);
+}
+
+/* Make a file under a name that is nobody's. Inside reef_enter. */
+static int make_and_bind(struct reef_files *files,
+			 const struct file_place *place,
+			 const struct file_wish *wish,
+			 struct file_binding *binding)
 {
 	struct file_entry entry = {0};
-	int rc = make_inode(space, name, options, &binding->head, &entry.inode);
+	uint64_t version;
+	int rc = make_inode(files, place, wish, &binding->head, &entry.inode);
 
 	if (rc)
 		return rc;
 	entry.link = binding->head.link;
-	rc = bind(map, name, binding, &entry);
+	rc = file_bind(files, place, binding, &entry, &version);
 	/* An inode that may be bound is not freed: is_live is asked. */
 	if (rc && rc != -REEF_EINDOUBT && rc != -ETIMEDOUT)
-		reef_free(space, entry.inode, 0);
+		reef_free(files->space, entry.inode, 0);
+	if (rc)
+		return rc;
+	rc = file_check_gate(files, &place->folder);
+	if (rc == -ENOENT)
+		withdraw(files, place, &entry, version);
 	if (rc)
 		return rc;
 	binding->inode = entry.inode;
@@ -225,33 +313,8 @@ static int create(struct reef_space *space, struct reef_map *map,
 	return 0;
 }
 
-static int find_or_create(struct reef_space *space, struct reef_map *map,
-			  const char *name,
-			  const struct reef_file_options *options,
-			  struct binding *binding)
-{
-	bool create_it = options->flags & REEF_FILE_CREATE;
-	struct reef *reef = reef_space_handle(space);
-	int rc;
-
-	reef_enter(reef);
-	rc = look_up(space, map, name, create_it, binding);
-	if (rc)
-		;
-	else if (binding->inode)
-		rc = options->flags & REEF_FILE_EXCLUSIVE ? -EEXIST : 0;
-	else if (create_it)
-		rc = create(space, map, name, options, binding);
-	else
-		rc = -ENOENT;
-	reef_leave(reef);
-	return rc;
-}
-
-/* True if an allocation inside reef_enter found no room, and it was waited for.
- */
-static bool await_room(struct reef_space *space, struct reef_patience *patience,
-		       int *rc)
+bool file_await_room(struct reef_space *space, struct reef_patience *patience,
+		     int *rc)
 {
 	int waited;
 
@@ -263,17 +326,79 @@ static bool await_room(struct reef_space *space, struct reef_patience *patience,
 	return !waited;
 }
 
+static int make_once(struct reef_files *files, const struct file_place *place,
+		     const struct file_wish *wish, struct file_binding *binding)
+{
+	struct reef *reef = reef_space_handle(files->space);
+	int rc;
+
+	reef_enter(reef);
+	rc = file_look_up(files, place, true, binding);
+	if (!rc && binding->inode)
+		rc = -EEXIST;
+	if (!rc)
+		rc = make_and_bind(files, place, wish, binding);
+	reef_leave(reef);
+	return rc;
+}
+
+int file_make(struct reef_files *files, const struct file_place *place,
+	      const struct file_wish *wish, struct file_binding *binding)
+{
+	struct reef_patience patience = {0};
+	uint32_t attempt = 0;
+	int rc;
+
+	do
+		rc = make_once(files, place, wish, binding);
+	while ((rc == -EAGAIN && ++attempt < FILE_ATTEMPTS) ||
+	       file_await_room(files->space, &patience, &rc));
+	return rc == -EAGAIN ? -EBUSY : rc;
+}
+
+/* --- open --- */
+
 static int check_options(const struct reef_file_options *options)
 {
-	uint32_t chunk = options->chunk;
-
 	if (options->flags &
 	    ~(REEF_FILE_CREATE | REEF_FILE_EXCLUSIVE | REEF_FILE_SCRATCH))
 		return -EINVAL;
-	if (chunk && (chunk < FILE_CHUNK_MIN || chunk > FILE_CHUNK_MAX ||
-		      chunk & (chunk - 1)))
+	if (options->chunk && !file_is_chunk_size(options->chunk))
 		return -EINVAL;
 	return 0;
+}
+
+/* Find a file, or make it: as reef_file_open has it. */
+static int find_or_make(struct reef_files *files,
+			const struct file_place *place,
+			const struct reef_file_options *options,
+			struct file_binding *binding)
+{
+	const struct file_wish wish = {
+		.chunk = options->chunk,
+		.flags = options->flags & REEF_FILE_SCRATCH ? FILE_IS_SCRATCH
+							    : 0,
+		.attributes.mode = 0644,
+	};
+	struct reef *reef = reef_space_handle(files->space);
+	int rc;
+
+	for (uint32_t i = 0; i < FILE_ATTEMPTS; i++) {
+		reef_enter(reef);
+		rc = file_look_up(files, place, false, binding);
+		reef_leave(reef);
+		if (rc)
+			return rc;
+		if (binding->inode)
+			return options->flags & REEF_FILE_EXCLUSIVE ? -EEXIST
+								    : 0;
+		if (!(options->flags & REEF_FILE_CREATE))
+			return -ENOENT;
+		rc = file_make(files, place, &wish, binding);
+		if (rc != -EEXIST || options->flags & REEF_FILE_EXCLUSIVE)
+			return rc;
+	}
+	return -EBUSY;
 }
 
 int reef_file_open(struct reef_space *space, const char *name,
@@ -281,27 +406,25 @@ int reef_file_open(struct reef_space *space, const char *name,
 		   struct reef_file **out)
 {
 	static const struct reef_file_options defaults;
-	struct reef_patience patience = {0};
-	struct reef_map *map = NULL;
-	struct binding binding;
+	const struct file_place place = {.name = name};
+	struct file_binding binding;
+	struct reef_files files;
 	struct reef_file *file;
-	uint32_t attempt = 0;
-	int rc = check_name(name);
+	int rc = file_check_name(name);
 
 	if (!options)
 		options = &defaults;
 	if (!rc)
 		rc = check_options(options);
 	if (!rc)
-		rc = open_directory(space, options->flags & REEF_FILE_CREATE,
-				    &map);
+		rc = file_open_directory(
+			space, options->flags & REEF_FILE_CREATE, &files);
 	if (rc)
 		return rc;
-	do
-		rc = find_or_create(space, map, name, options, &binding);
-	while ((rc == -EAGAIN && ++attempt < FILE_ATTEMPTS) ||
-	       await_room(space, &patience, &rc));
-	reef_map_close(map);
+	rc = find_or_make(&files, &place, options, &binding);
+	file_close_directory(&files);
+	if (!rc && binding.head.flags & FILE_IS_FOLDER)
+		rc = -EISDIR;
 	file = rc ? NULL : malloc(sizeof(*file));
 	if (!rc && !file)
 		rc = -ENOMEM;
@@ -309,7 +432,7 @@ int reef_file_open(struct reef_space *space, const char *name,
 		rc = file_init(file, space, binding.inode, &binding.head);
 	if (rc) {
 		free(file);
-		return rc == -EAGAIN ? -EBUSY : rc;
+		return rc;
 	}
 	*out = file;
 	return 0;
@@ -325,207 +448,138 @@ void reef_file_close(struct reef_file *file)
 
 /* --- delete --- */
 
-/* Take an entry away that is nobody's name any more. What goes wrong leaves an
- * entry that counts for nothing. */
-static void drop_entry(struct reef_map *map, const char *name,
-		       const struct binding *binding)
+static int delete_once(struct reef_files *files, const struct file_place *place)
 {
-	if (binding->has_entry)
-		(void)reef_map_delete(map, name, strlen(name),
-				      binding->version);
-}
-
-static int delete_once(struct reef_space *space, struct reef_map *map,
-		       const char *name)
-{
-	struct reef *reef = reef_space_handle(space);
-	struct binding binding;
+	struct reef *reef = reef_space_handle(files->space);
+	struct file_binding binding;
 	int rc;
 
 	reef_enter(reef);
-	rc = look_up(space, map, name, true, &binding);
+	rc = file_look_up(files, place, true, &binding);
 	if (rc == -REEF_ELOST) {
 		/* Whatever is left of it, nobody finds any more. */
-		rc = reef_map_delete(map, name, strlen(name), binding.version);
+		file_drop_entry(files, place, &binding);
 		reef_leave(reef);
-		return rc == -ESTALE ? -EAGAIN : rc;
+		return 0;
 	}
 	if (!rc && !binding.inode) {
-		drop_entry(map, name, &binding);
+		file_drop_entry(files, place, &binding);
 		rc = -ENOENT;
+	} else if (!rc && binding.head.flags & FILE_IS_FOLDER) {
+		rc = -EISDIR;
 	} else if (!rc) {
-		rc = file_destroy(space, binding.inode, binding.link);
+		rc = file_destroy(files->space, binding.inode, binding.link);
 		rc = rc == 1 ? 0 : rc ? rc : -EAGAIN;
 		if (!rc) {
-			drop_entry(map, name, &binding);
-			(void)reef_free(space, binding.inode, REEF_FREE_LATER);
+			file_drop_entry(files, place, &binding);
+			(void)reef_free(files->space, binding.inode,
+					REEF_FREE_LATER);
 		}
 	}
 	reef_leave(reef);
 	return rc;
 }
 
-int reef_file_delete(struct reef_space *space, const char *name)
+int file_delete(struct reef_files *files, const struct file_place *place)
 {
-	struct reef_map *map;
 	uint32_t attempt = 0;
-	int rc = check_name(name);
-
-	if (!rc)
-		rc = open_directory(space, false, &map);
-	if (rc)
-		return rc;
-	do
-		rc = delete_once(space, map, name);
-	while (rc == -EAGAIN && ++attempt < FILE_ATTEMPTS);
-	reef_map_close(map);
-	return rc == -EAGAIN ? -EBUSY : rc;
-}
-
-/* --- rename --- */
-
-/* Give the file of `from` the name `to`, whose binding is known. */
-static int move_link(struct reef_space *space, struct reef_map *map,
-		     const char *to, const struct binding *source,
-		     const struct binding *target)
-{
-	struct reef *reef = reef_space_handle(space);
-	bool twice = REEF_MUTATED(FILE_RENAME_TWICE);
-	const struct file_entry entry = {
-		.inode = source->inode,
-		.link = twice ? source->link : file_new_link(reef),
-		.from = twice ? 0 : source->link,
-		.former = target->inode,
-		.former_link = target->inode ? target->link : 0,
-	};
-	struct binding now;
-	uint64_t before;
-	int rc = bind(map, to, target, &entry);
-
-	/* With the entry there, whoever meets it brings the rename to its end;
-	 * so this call does, too. */
-	if (rc == -REEF_EINDOUBT && !look_up(space, map, to, false, &now) &&
-	    !memcmp(&now.entry, &entry, sizeof(entry)))
-		rc = 0;
-	if (rc || twice)
-		return rc;
-	rc = index_cas(reef, entry.inode + offsetof(struct file_head, link),
-		       entry.from, entry.link, &before);
-	/* Another may have helped. */
-	if (rc == 0 && before == entry.link)
-		rc = 1;
-	/* The source is no more what it was: the entry counts for nothing, and
-	 * `to` is still whose it was. */
-	return rc == 1 ? 0 : rc ? rc : -EAGAIN;
-}
-
-static int rename_once(struct reef_space *space, struct reef_map *map,
-		       const char *from, const char *to, uint32_t flags)
-{
-	struct reef *reef = reef_space_handle(space);
-	struct binding source, target;
 	int rc;
 
-	reef_enter(reef);
-	rc = look_up(space, map, from, true, &source);
-	if (!rc && !source.inode)
-		rc = -ENOENT;
-	if (!rc)
-		rc = look_up(space, map, to, true, &target);
-	if (!rc && target.inode && flags & REEF_FILE_NOREPLACE)
-		rc = -EEXIST;
-	if (!rc)
-		rc = move_link(space, map, to, &source, &target);
-	if (!rc) {
-		const struct file_entry entry = {.former = target.inode,
-						 .former_link = target.link};
-
-		drop_entry(map, from, &source);
-		(void)destroy_former(space, &entry);
-	}
-	reef_leave(reef);
-	return rc;
+	do
+		rc = delete_once(files, place);
+	while (rc == -EAGAIN && ++attempt < FILE_ATTEMPTS);
+	return rc == -EAGAIN ? -EBUSY : rc;
 }
 
-int reef_file_rename(struct reef_space *space, const char *from, const char *to,
-		     uint32_t flags)
+int reef_file_delete(struct reef_space *space, const char *name)
 {
-	struct reef_patience patience = {0};
-	struct reef_map *map;
-	uint32_t attempt = 0;
-	int rc = check_name(from);
+	const struct file_place place = {.name = name};
+	struct reef_files files;
+	int rc = file_check_name(name);
 
 	if (!rc)
-		rc = check_name(to);
-	if (!rc && flags & ~REEF_FILE_NOREPLACE)
-		rc = -EINVAL;
-	if (!rc)
-		rc = open_directory(space, false, &map);
+		rc = file_open_directory(space, false, &files);
 	if (rc)
 		return rc;
-	do {
-		if (strcmp(from, to))
-			rc = rename_once(space, map, from, to, flags);
-		else
-			rc = find_or_create(
-				space, map, from,
-				&(const struct reef_file_options){0},
-				&(struct binding){0});
-	} while ((rc == -EAGAIN && ++attempt < FILE_ATTEMPTS) ||
-		 await_room(space, &patience, &rc));
-	reef_map_close(map);
-	return rc == -EAGAIN ? -EBUSY : rc;
+	rc = file_delete(&files, &place);
+	file_close_directory(&files);
+	return rc;
 }
 
 /* --- list --- */
 
-#define LIST_GROUPS 16u
-#define LIST_ROOM 1024u
-
-/* Names that a part of a scan has met. */
-struct listing {
-	const char *prefix;
-	char (*names)[REEF_FILE_NAME_MAX + 1];
-	uint32_t count, room;
-};
+#define LIST_NAMES 256u
 
 static int note_name(void *context, const struct reef_map_entry *entry)
 {
-	struct listing *listing = context;
-	size_t prefix = strlen(listing->prefix);
-	void *names;
+	struct file_listing *listing = context;
 
-	if (entry->key_size > REEF_FILE_NAME_MAX || entry->key_size < prefix ||
-	    memcmp(entry->key, listing->prefix, prefix) != 0)
+	if (entry->key_size < 9 || entry->key_size > FILE_KEY_MAX ||
+	    listing->count == listing->room)
 		return 0;
-	if (listing->count == listing->room) {
-		listing->room += LIST_ROOM;
-		names = realloc(listing->names,
-				listing->room * sizeof(*listing->names));
-		if (!names)
-			return -ENOMEM;
-		listing->names = names;
-	}
 	memset(listing->names[listing->count], 0, sizeof(*listing->names));
-	memcpy(listing->names[listing->count++], entry->key, entry->key_size);
+	memcpy(listing->names[listing->count++],
+	       (const uint8_t *)entry->key + 8, entry->key_size - 8);
 	return 0;
 }
 
-static int tell_names(struct reef_space *space, struct reef_map *map,
-		      const struct listing *listing,
+/* The key behind all that begin with these bytes: NULL: there is none. */
+static const void *end_of(uint8_t *key, size_t *size)
+{
+	while (*size && key[*size - 1] == 0xff)
+		--*size;
+	if (*size)
+		key[*size - 1]++;
+	return *size ? key : NULL;
+}
+
+int file_list_names(struct reef_files *files, const struct file_folder *folder,
+		    const char *after, struct file_listing *listing)
+{
+	uint8_t from[FILE_KEY_MAX], to[FILE_KEY_MAX];
+	struct reef_range range = {
+		.from = from,
+		.flags = REEF_RANGE_KEYS,
+		.limit = LIST_NAMES,
+	};
+
+	if (!listing->names) {
+		listing->names = malloc(LIST_NAMES * sizeof(*listing->names));
+		listing->room = LIST_NAMES;
+	}
+	if (!listing->names)
+		return -ENOMEM;
+	range.from_size = make_key(from, folder->number, listing->prefix);
+	range.to_size = make_key(to, folder->number, listing->prefix);
+	if (*after && strcmp(after, listing->prefix) >= 0) {
+		range.from_size = make_key(from, folder->number, after);
+		range.flags |= REEF_RANGE_AFTER;
+	}
+	range.to = end_of(to, &range.to_size);
+	listing->count = 0;
+	return reef_tree_scan(files->tree, &range, note_name, listing);
+}
+
+/* Call `each` for the names of a listing that are a file's. */
+static int tell_names(struct reef_files *files,
+		      const struct file_listing *listing,
 		      int (*each)(void *context, const char *name),
 		      void *context)
 {
-	struct reef *reef = reef_space_handle(space);
-	struct binding binding;
+	struct reef *reef = reef_space_handle(files->space);
+	struct file_place place = {0};
+	struct file_binding binding;
 	int rc = 0;
 
 	for (uint32_t i = 0; !rc && i < listing->count; i++) {
+		place.name = listing->names[i];
 		reef_enter(reef);
-		rc = look_up(space, map, listing->names[i], false, &binding);
+		rc = file_look_up(files, &place, false, &binding);
 		reef_leave(reef);
 		/* A file that is lost has its name still. */
-		if (rc == -REEF_ELOST || (!rc && binding.inode))
+		if (rc == -REEF_ELOST ||
+		    (!rc && binding.inode &&
+		     !(binding.head.flags & FILE_IS_FOLDER)))
 			rc = each(context, listing->names[i]);
 	}
 	return rc;
@@ -534,22 +588,26 @@ static int tell_names(struct reef_space *space, struct reef_map *map,
 int reef_file_list(struct reef_space *space, const char *prefix,
 		   int (*each)(void *context, const char *name), void *context)
 {
-	struct listing listing = {.prefix = prefix ? prefix : ""};
-	struct reef_map *map;
-	uint64_t cursor = 0;
+	static const struct file_folder root;
+	struct file_listing listing = {.prefix = prefix ? prefix : ""};
+	char after[REEF_FILE_NAME_MAX + 1] = "";
+	struct reef_files files;
 	int rc;
 
-	rc = open_directory(space, false, &map);
+	if (strlen(listing.prefix) > REEF_FILE_NAME_MAX)
+		return 0;
+	rc = file_open_directory(space, false, &files);
 	if (rc)
 		return rc == -ENOENT ? 0 : rc;
 	do {
-		listing.count = 0;
-		rc = reef_map_scan_keys(map, &cursor, LIST_GROUPS, note_name,
-					&listing);
+		rc = file_list_names(&files, &root, after, &listing);
 		if (!rc)
-			rc = tell_names(space, map, &listing, each, context);
-	} while (!rc && cursor);
+			rc = tell_names(&files, &listing, each, context);
+		if (listing.count)
+			memcpy(after, listing.names[listing.count - 1],
+			       sizeof(after));
+	} while (!rc && listing.count == LIST_NAMES);
 	free(listing.names);
-	reef_map_close(map);
+	file_close_directory(&files);
 	return rc;
 }

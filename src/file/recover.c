@@ -4,6 +4,8 @@
  *            directory has it under the name that it was made with: every other
  *            link was given by an entry that is there. A scratch file ends with
  *            its session.
+ *            A folder that is GONE is none, nor is what was put into it.
+ *   intent   never: but the rename is brought to its end
  *   index    if its inode lives and names it
  *   chunk    if its inode lives, and its word names it
  *
@@ -13,7 +15,6 @@
 
 #include "base/mutant.h"
 
-#include <reef/map.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,33 +24,49 @@ static bool is_gone(int rc)
 	return rc == -REEF_ELOST || rc == -ERANGE || index_is_nonsense(rc);
 }
 
+/* 1: the folder in which an inode was made is there. */
+static int is_folder_there(struct reef *reef, const struct file_folder *folder)
+{
+	struct file_head head;
+	int rc;
+
+	if (!folder->at)
+		return 1;
+	rc = file_read_inode(reef, folder->at, &head);
+	if (rc < 0)
+		return is_gone(rc) ? 0 : rc;
+	return rc && head.id == folder->number && head.link &&
+	       head.flags & FILE_IS_FOLDER && !(head.size & FOLDER_GONE);
+}
+
 /* 1: the directory has the inode under the name that it was made with. */
 static int is_in_directory(struct reef_space *space, uint64_t address,
 			   const struct file_inode *inode)
 {
-	struct reef_map_value value = {0};
-	struct file_entry entry;
-	struct reef_map *map;
-	int rc = reef_map_open(
-		space, FILE_MAP,
-		&(const struct reef_map_options){.flags = REEF_MAP_EXISTING},
-		&map);
+	const struct file_place place = {inode->folder, inode->name};
+	struct reef *reef = reef_space_handle(space);
+	struct file_binding binding;
+	struct reef_files files;
+	int rc = is_folder_there(reef, &inode->folder);
 
+	if (rc != 1)
+		return rc;
+	rc = file_open_directory(space, false, &files);
 	if (rc)
 		return rc == -ENOENT || is_gone(rc) ? 0 : rc;
-	rc = reef_map_peek(map, inode->name, strlen(inode->name), &value);
-	if (!rc && value.size == sizeof(entry)) {
-		memcpy(&entry, value.bytes, sizeof(entry));
-		/* As the former of a rename under way it has its name still. */
-		rc = (entry.inode == address && entry.link == inode->head.id) ||
-		     (entry.former == address &&
-		      entry.former_link == inode->head.id);
-	} else {
-		rc = rc == -ENOENT || is_gone(rc) ? 0 : rc;
-	}
-	reef_map_value_free(&value);
-	reef_map_close(map);
-	return rc;
+	reef_enter(reef);
+	rc = file_look_up(&files, &place, false, &binding);
+	reef_leave(reef);
+	file_close_directory(&files);
+	if (rc && binding.has_entry && is_gone(rc))
+		rc = 0;
+	if (rc || !binding.has_entry)
+		return is_gone(rc) ? 0 : rc;
+	/* As the former of a rename under way it has its name still. */
+	return (binding.entry.inode == address &&
+		binding.entry.link == inode->head.id) ||
+	       (binding.entry.former == address &&
+		binding.entry.former_link == inode->head.id);
 }
 
 /* 1: a scratch file's session has ended. */
@@ -87,9 +104,16 @@ static int inode_is_live(struct reef *reef, struct reef_space *space,
 	}
 	if (rc)
 		return rc;
-	return inode.head.link != inode.head.id
-		       ? 1
-		       : is_in_directory(space, address, &inode);
+	if (inode.head.flags & FILE_IS_FOLDER && inode.head.size & FOLDER_GONE)
+		return 0;
+	if (inode.head.link != inode.head.id)
+		return 1;
+	rc = is_in_directory(space, address, &inode);
+	if (rc)
+		return rc;
+	/* Nobody finds it, but one who did may have it open. */
+	rc = file_destroy(space, address, inode.head.link);
+	return rc < 0 ? rc : rc == 1 ? 0 : -EAGAIN;
 }
 
 /* Look at the word of an inode, or of an index block, that would name a block.
@@ -165,6 +189,22 @@ static int chunk_is_live(struct reef *reef, struct reef_space *space,
 	return rc == -REEF_EDROPPED || is_gone(rc) ? 0 : rc;
 }
 
+/* A rename whose caller died is brought to its end; then nothing is left of the
+ * intent. */
+static int intent_is_live(struct reef *reef, struct reef_space *space,
+			  uint64_t address)
+{
+	struct file_intent intent;
+	int rc = reef_read(reef, address, &intent, sizeof(intent));
+
+	if (rc)
+		return is_gone(rc) ? 0 : rc;
+	if (REEF_MUTATED(FILE_INTENT_LEFT))
+		return 0;
+	rc = file_finish_intent(space, &intent);
+	return is_gone(rc) ? 0 : rc;
+}
+
 /* All of them are published, or freed, inside the reef_enter in which they are
  * allocated. */
 static const struct reef_kind_ops inodes = {
@@ -183,8 +223,15 @@ static const struct reef_kind_ops chunks = {
 	.is_live = chunk_is_live,
 };
 
+static const struct reef_kind_ops intents = {
+	.name = "file intent",
+	.is_quick = true,
+	.is_live = intent_is_live,
+};
+
 void file_kinds_register(void)
 {
+	reef_kind_register(REEF_BLOCK_FILE_INTENT, &intents);
 	reef_kind_register(REEF_BLOCK_FILE_INODE, &inodes);
 	reef_kind_register(REEF_BLOCK_FILE_INDEX, &indexes);
 	reef_kind_register(REEF_BLOCK_FILE_CHUNK, &chunks);

@@ -1,4 +1,4 @@
-/* shape.c - truncate, punch, stat.
+/* shape.c - truncate, punch, stat, where there is memory.
  *
  *   size, n --CAS--> smaller, n + 1, SHRINKING
  *                      | the epoch ends; chunks behind the end go (cut_word)
@@ -321,7 +321,61 @@ int reef_file_stat(struct reef_file *file, struct reef_file_info *out)
 	return 0;
 }
 
-int reef_file_sync(struct reef_file *file)
+/* --- where there is memory --- */
+
+/* Chunks next to each other: `first` to before `end`; none if they are equal.
+ */
+struct run {
+	uint64_t first, end;
+};
+
+/* Take a chunk into the run that has memory; 1: the run has ended. */
+static int extend_run(struct reef_file *file, uint64_t number, uint64_t at,
+		      uint64_t word, void *context)
+{
+	struct run *run = context;
+	bool has_memory = file_word_block(word) != 0;
+
+	if (run->first == run->end)
+		run->first = run->end = number;
+	if (has_memory && number == run->end) {
+		run->end++;
+		return 0;
+	}
+	return run->first < run->end;
+}
+
+int reef_file_find_data(struct reef_file *file, uint64_t at, uint64_t *from,
+			uint64_t *to)
+{
+	struct run run = {0};
+	const struct file_walker walker = {
+		.each = extend_run,
+		.context = &run,
+	};
+	uint64_t word, size;
+	int rc;
+
+	reef_enter(file->reef);
+	rc = read_size(file, &word);
+	reef_leave(file->reef);
+	if (rc)
+		return rc;
+	size = file_size_of(word);
+	if (at >= size)
+		return -ENXIO;
+	rc = file_walk(file, at / file->chunk,
+		       (size + file->chunk - 1) / file->chunk, &walker);
+	if (rc < 0)
+		return rc;
+	if (run.first == run.end)
+		return -ENXIO;
+	*from = at > run.first * file->chunk ? at : run.first * file->chunk;
+	*to = size < run.end * file->chunk ? size : run.end * file->chunk;
+	return 0;
+}
+
+int reef_file_size(struct reef_file *file, uint64_t *size)
 {
 	uint64_t word;
 	int rc;
@@ -329,5 +383,14 @@ int reef_file_sync(struct reef_file *file)
 	reef_enter(file->reef);
 	rc = read_size(file, &word);
 	reef_leave(file->reef);
+	if (!rc)
+		*size = file_size_of(word);
 	return rc;
+}
+
+int reef_file_sync(struct reef_file *file)
+{
+	uint64_t size;
+
+	return reef_file_size(file, &size);
 }

@@ -4,6 +4,7 @@
  * expired is not there for the caller, and does not outlive the call: what the
  * caller leaves alone is deleted then (get.c says why). */
 #include "kv/internal.h"
+#include "pool/client/handle/near.h"
 
 #include <errno.h>
 
@@ -76,11 +77,12 @@ static int decide(void *context, const struct entry *now, struct entry *put)
 		return rc;
 	work->too_late = work->over = false;
 	work->met_expired = now && map_has_expired(now->stamp, now_ms);
+	work->met_ghost = now && now->stamp == ENTRY_GHOST;
 	rc = ask_caller(work, work->met_expired ? NULL : now);
 	work->bytes = 0;
 	if (rc != REEF_MAP_PUT && rc != REEF_MAP_DELETE && !work->met_expired)
 		return rc < 0 ? rc : ENTRY_KEEP;
-	if (now)
+	if (now && !work->met_ghost)
 		work->bytes =
 			-(int64_t)map_bytes_of(now->key_size, now->value_size);
 	if (rc != REEF_MAP_PUT)
@@ -145,7 +147,7 @@ int map_work_end(struct map_work *work)
 	struct reef_map *map = work->map;
 	struct reef_map_change *change = work->change;
 
-	map->expired += work->met_expired;
+	map->expired += work->met_expired && !work->met_ghost;
 	map_account(map, work->bytes);
 	if (change->verdict == REEF_MAP_PUT && !work->rc)
 		change->version = work->too_late ? 0 : work->below.version;
@@ -161,16 +163,13 @@ bool map_is_within_limits(const struct reef_map *map,
 	       (!change->ahead || change->ahead->value_size <= map->value_max);
 }
 
-int map_apply(struct reef_map *map, struct reef_map_change *change,
-	      struct entry_staged *staged)
+static int apply(struct reef_map *map, struct reef_map_change *change,
+		 struct entry_staged *staged)
 {
 	const struct reef_map_entry *put = change->ahead;
 	struct map_work work;
 	int rc = 0, attempt = 0;
 
-	if (!map_is_within_limits(map, change))
-		return -EINVAL;
-	map->changes++;
 	map_refresh_tick(map);
 	if (map->size_max)
 		rc = map_make_room(map,
@@ -192,6 +191,33 @@ int map_apply(struct reef_map *map, struct reef_map_change *change,
 	return rc;
 }
 
+/* A change that is timed, if all of it is done in place; it stands for those
+ * that are not timed. */
+static __attribute__((noinline)) int apply_timed(struct reef_map *map,
+						 struct reef_map_change *change,
+						 struct entry_staged *staged)
+{
+	const uint64_t told_ns = client_counted_ns(map->reef);
+	const uint64_t begun_ns = reef_now_ns();
+	int rc = apply(map, change, staged);
+
+	/* What waits for a fabric times itself. */
+	if (client_counted_ns(map->reef) == told_ns)
+		client_count_time(map->reef, reef_now_ns() - begun_ns,
+				  MAP_SAMPLE);
+	return rc;
+}
+
+int map_apply(struct reef_map *map, struct reef_map_change *change,
+	      struct entry_staged *staged)
+{
+	if (!map_is_within_limits(map, change))
+		return -EINVAL;
+	if (unlikely(++map->changes % MAP_SAMPLE == 0))
+		return apply_timed(map, change, staged);
+	return apply(map, change, staged);
+}
+
 int reef_map_apply(struct reef_map *map, struct reef_map_change *change)
 {
 	return map_apply(map, change, NULL);
@@ -199,9 +225,8 @@ int reef_map_apply(struct reef_map *map, struct reef_map_change *change)
 
 /* --- removing, by the map itself --- */
 
-struct removal {
-	uint64_t version; /* 0: any */
-	const uint16_t *touched;
+struct removing {
+	const struct map_removal *removal;
 	uint64_t bytes;
 	bool done;
 };
@@ -209,33 +234,37 @@ struct removal {
 static int decide_removal(void *context, const struct entry *now,
 			  struct entry *put)
 {
-	struct removal *removal = context;
+	struct removing *removing = context;
+	const struct map_removal *removal = removing->removal;
 
 	(void)put;
-	removal->done =
+	removing->done =
 		now &&
 		(!removal->version || now->version == removal->version) &&
 		(!removal->touched || now->touched == *removal->touched);
-	if (!removal->done)
+	if (!removing->done)
 		return ENTRY_KEEP;
-	removal->bytes = map_bytes_of(now->key_size, now->value_size);
+	removing->bytes =
+		now->stamp == ENTRY_GHOST
+			? 0
+			: map_bytes_of(now->key_size, now->value_size);
 	return ENTRY_DELETE;
 }
 
-int map_remove(struct reef_map *map, const void *key, size_t key_size,
-	       uint64_t version, const uint16_t *touched)
+int map_remove(struct reef_map *map, const struct map_removal *removal)
 {
-	struct removal removal = {.version = version, .touched = touched};
+	struct removing removing = {.removal = removal};
 	struct entry_change change = {
-		.key = key,
-		.key_size = (uint32_t)key_size,
+		.key = removal->key,
+		.key_size = (uint32_t)removal->key_size,
 		.decide = decide_removal,
-		.context = &removal,
+		.context = &removing,
 		.blind = true,
+		.gently = removal->gently,
 	};
 	int rc = map->index->apply(map->table, &change);
 
-	if (!rc && removal.done)
-		map_account(map, -(int64_t)removal.bytes);
-	return rc ? rc : removal.done;
+	if (!rc && removing.done)
+		map_account(map, -(int64_t)removing.bytes);
+	return rc ? rc : removing.done;
 }

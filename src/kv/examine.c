@@ -35,7 +35,7 @@ static int set_bytes(struct bytes *bytes, const void *from, size_t size)
 {
 	uint8_t *larger;
 
-	if (size + 1 > bytes->room) {
+	if (!bytes->at || size + 1 > bytes->room) {
 		larger = realloc(bytes->at, size + 1);
 		if (!larger)
 			return -ENOMEM;

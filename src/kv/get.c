@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SAMPLE 1024u   /* of gets in place, one is timed */
 #define ATTEMPTS 1000u /* in each of which another put an expired value */
 
 void reef_map_value_free(struct reef_map_value *value)
@@ -56,14 +55,23 @@ static void fill_value(struct reef_map *map, const struct entry *entry,
 static int check_expiry(struct reef_map *map, const void *key, size_t key_size,
 			const struct entry *entry)
 {
+	const struct map_removal removal = {
+		.key = key,
+		.key_size = key_size,
+		.version = entry->version,
+	};
 	uint64_t now_ms;
-	int rc = map_now(map, &now_ms);
+	int rc;
 
+	/* A ghost is nothing, and never was: nobody has to remove it. */
+	if (entry->stamp == ENTRY_GHOST && !REEF_MUTATED(TXN_GHOST_REMOVED))
+		return -ENOENT;
+	rc = map_now(map, &now_ms);
 	if (rc || !map_has_expired(entry->stamp, now_ms))
 		return rc;
 	if (REEF_MUTATED(MAP_NO_REMOVE))
 		return -ENOENT;
-	rc = map_remove(map, key, key_size, entry->version, NULL);
+	rc = map_remove(map, &removal);
 	if (rc == 1)
 		map->expired++;
 	/* A client that may only read goes by its own clock. */
@@ -94,19 +102,19 @@ static inline bool is_old_use(const void *context, uint16_t touched,
 
 /* Read a key in place, if its case is plain (near.c). Nearly every get ends
  * here, so every instruction counts. It does without the clock, as long as the
- * keeper's beat says that it would be the same; use_units is 0 until the clock
+ * keeper's beat says that it would be the same; no get is plain until the clock
  * was first asked. */
 static inline __attribute__((always_inline)) bool
 get_plain(struct reef_map *map, const void *key, size_t key_size,
-	  struct reef_map_value *out)
+	  enum map_plain plain, struct reef_map_value *out)
 {
 	struct entry entry;
 	uint64_t now_ms;
 
-	if (client_beat(map->reef) != map->beat || !map->use_units ||
-	    map->eviction == REEF_MAP_LFU ||
+	if (plain == MAP_PLAIN_NONE || client_beat(map->reef) != map->beat ||
 	    !hash_get_near(map->table, key, (uint32_t)key_size, out->room,
-			   out->room_size, is_old_use, map, &entry))
+			   out->room_size, is_old_use, map,
+			   plain == MAP_PLAIN_COPIED, &entry))
 		return false;
 	if (entry.stamp &&
 	    (map_now(map, &now_ms) || map_has_expired(entry.stamp, now_ms)))
@@ -177,42 +185,78 @@ void map_note_found(struct reef_map *map, int rc)
 	client_count_get(map->reef, rc);
 }
 
-/* A get that is timed, if it is done in place; others time themselves, while
- * they wait for the fabric. It stands for those that are not timed, as the
- * clock takes a good part of what they do. */
-static __attribute__((noinline)) int get_timed(struct reef_map *map,
-					       const void *key, size_t key_size,
-					       struct reef_map_value *out)
+/* A get that is timed, if it finds the key in place; others time themselves,
+ * while they wait for the fabric. It stands for those that are not timed, as
+ * the clock takes a good part of what they do. */
+__attribute__((noinline)) int
+map_get_timed(struct reef_map *map, const void *key, size_t key_size,
+	      struct reef_map_value *out,
+	      int (*get)(struct reef_map *map, const void *key, size_t key_size,
+			 struct reef_map_value *out))
 {
-	const uint64_t lookups = client_count_of_lookups(map->reef);
+	const uint64_t told_ns = client_counted_ns(map->reef);
 	const uint64_t begun_ns = reef_now_ns();
 	int rc;
 
 	/* One hit more, while it is done: it is a get like any other. */
 	map->hits++;
-	rc = reef_map_get(map, key, key_size, out);
+	rc = get(map, key, key_size, out);
 	map->hits--;
-	if (client_count_of_lookups(map->reef) != lookups)
-		client_count_lookup_time(map->reef, reef_now_ns() - begun_ns,
-					 SAMPLE);
+	if (!rc && client_counted_ns(map->reef) == told_ns)
+		client_count_time(map->reef, reef_now_ns() - begun_ns,
+				  MAP_SAMPLE);
 	return rc;
 }
 
-int reef_map_get(struct reef_map *map, const void *key, size_t key_size,
-		 struct reef_map_value *out)
+/* plain: the map's, known to the compiler. */
+static inline __attribute__((always_inline)) int
+get_any(struct reef_map *map, const void *key, size_t key_size,
+	enum map_plain plain, struct reef_map_value *out)
 {
 	int rc;
 
-	if (unlikely(map->hits % SAMPLE == SAMPLE - 1))
-		return get_timed(map, key, key_size, out);
+	if (unlikely(map_is_sampled(map)))
+		return map_get_timed(map, key, key_size, out, reef_map_get);
 	if (likely(key_size <= map->key_max &&
-		   get_plain(map, key, key_size, out))) {
+		   get_plain(map, key, key_size, plain, out))) {
 		map->hits++;
 		return 0;
 	}
 	rc = map_get(map, key, key_size, MAP_USE, out);
 	map_note_found(map, rc);
 	return rc;
+}
+
+/* Functions of their own, as all in one would cost each. */
+static __attribute__((noinline, flatten)) int
+get_one(struct reef_map *map, const void *key, size_t key_size,
+	struct reef_map_value *out)
+{
+	return get_any(map, key, key_size, MAP_PLAIN_ONE, out);
+}
+
+static __attribute__((noinline, flatten)) int
+get_copied(struct reef_map *map, const void *key, size_t key_size,
+	   struct reef_map_value *out)
+{
+	return get_any(map, key, key_size, MAP_PLAIN_COPIED, out);
+}
+
+static __attribute__((noinline)) int get_other(struct reef_map *map,
+					       const void *key, size_t key_size,
+					       struct reef_map_value *out)
+{
+	return get_any(map, key, key_size, MAP_PLAIN_NONE, out);
+}
+
+int reef_map_get(struct reef_map *map, const void *key, size_t key_size,
+		 struct reef_map_value *out)
+{
+	if (likely(map->plain == MAP_PLAIN_ONE))
+		return get_one(map, key, key_size, out);
+	if (likely(map->plain == MAP_PLAIN_COPIED))
+		return get_copied(map, key, key_size, out);
+	return get_other(map, key, key_size, out);
 }
 
 int reef_map_peek(struct reef_map *map, const void *key, size_t key_size,

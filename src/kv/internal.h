@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/random.h"
+#include "index/entry/hold.h"
 #include "index/hash/table.h"
 #include "object/object.h"
 
@@ -28,6 +29,7 @@
 #define MAP_KEY_MAX 65536u
 #define MAP_VALUE_MAX (UINT32_C(64) << 20)
 #define MAP_TOGETHER 64u  /* keys in one batch */
+#define MAP_SAMPLE 1024u  /* of gets, and of changes, in place one is timed */
 #define MAP_CANDIDATES 16 /* for eviction, kept from sample to sample */
 
 /* What a key is read for. */
@@ -72,8 +74,9 @@ struct map_candidate {
  * what open gave. All on the thread of the handle's owner, none optional. */
 struct map_index {
 	enum object_kind kind;
-	uint8_t format;	 /* of the object's body */
-	bool notes_uses; /* its entries have `touched` */
+	uint8_t format;			/* of the object's body */
+	bool notes_uses;		/* its entries have `touched` */
+	const struct hold_index *holds; /* for transactions */
 	/* of_index: a number, not 0, that is fixed when the map is made. */
 	int (*create)(struct reef_space *space, uint32_t of_index,
 		      uint64_t owner, uint64_t *root);
@@ -98,6 +101,10 @@ struct map_index {
 		    void *context);
 };
 
+/* Which gets are plain (get.c): none, as LFU notes each, or as the clock was
+ * not asked yet; those of memory with one copy; with two. */
+enum map_plain { MAP_PLAIN_NONE, MAP_PLAIN_ONE, MAP_PLAIN_COPIED };
+
 struct reef_map {
 	struct object object;
 	struct reef *reef;
@@ -105,6 +112,7 @@ struct reef_map {
 	void *table; /* the index's */
 	uint32_t key_max, value_max, of_index;
 	enum reef_map_eviction eviction;
+	enum map_plain plain;
 	uint64_t size_max;
 	/* time */
 	struct map_clock clock;
@@ -150,6 +158,16 @@ int map_get(struct reef_map *map, const void *key, size_t key_size,
 	    enum map_purpose purpose, struct reef_map_value *out);
 /* Count a get that was not done in place, and how it ended. */
 void map_note_found(struct reef_map *map, int rc);
+/* True if the next get is to be timed, by map_get_timed, which calls `get` for
+ * it. */
+static inline bool map_is_sampled(const struct reef_map *map)
+{
+	return map->hits % MAP_SAMPLE == MAP_SAMPLE - 1;
+}
+int map_get_timed(struct reef_map *map, const void *key, size_t key_size,
+		  struct reef_map_value *out,
+		  int (*get)(struct reef_map *map, const void *key,
+			     size_t key_size, struct reef_map_value *out));
 /* End one lookup of many: the key's status and what was found are known.
  * most: longer values were not read; 0: all were. */
 void map_end_item(struct reef_map *map, int status, const struct entry *entry,
@@ -213,6 +231,7 @@ struct map_work {
 	struct reef_map_entry put;
 	int64_t bytes;	  /* by which the map grows; of the last decision */
 	bool met_expired; /* the last time */
+	bool met_ghost;	  /* that was one: it counts for nothing */
 	bool too_late;	  /* what is put has expired already */
 	bool over;	  /* size_max was in the way */
 	int rc;		  /* of the caller's decide */
@@ -234,10 +253,16 @@ int map_apply(struct reef_map *map, struct reef_map_change *change,
 bool map_is_within_limits(const struct reef_map *map,
 			  const struct reef_map_change *change);
 
-/* Delete a key, expired or not, if it has that version (0: any) and that
- * `touched` (NULL: any).  1: deleted.  0: it is not there, or not so. */
-int map_remove(struct reef_map *map, const void *key, size_t key_size,
-	       uint64_t version, const uint16_t *touched);
+struct map_removal {
+	const void *key;
+	size_t key_size;
+	uint64_t version;	 /* 0: any */
+	const uint16_t *touched; /* NULL: any */
+	bool gently;		 /* not one that a transaction has */
+};
+/* Delete a key, expired or not, if it is as the removal says.  1: deleted.  0:
+ * it is not there, or not so. */
+int map_remove(struct reef_map *map, const struct map_removal *removal);
 
 /* --- size.c --- */
 
@@ -317,9 +342,10 @@ struct map_doomed {
 /* Note a key and its version. */
 int map_doomed_note(struct map_doomed *doomed, const struct entry *entry);
 /* Delete the keys that have the version they were noted with, or all of them if
- * `any`, and forget them. Returns how many were deleted. */
-int map_doomed_remove(struct reef_map *map, struct map_doomed *doomed,
-		      bool any);
+ * `any`, and forget them. *removed (may be NULL) grows by how many were
+ * deleted, also where an error ended it. */
+int map_doomed_remove(struct reef_map *map, struct map_doomed *doomed, bool any,
+		      uint64_t *removed);
 void map_doomed_free(struct map_doomed *doomed);
 
 /* --- map.c --- */

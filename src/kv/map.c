@@ -15,6 +15,7 @@
  *     for that; the word does not go back to 0 (R9).
  * (3) Who takes the root out of the word frees it. Whoever has the table open
  *     is told by the table: -REEF_EDROPPED. */
+#include "index/hash/hold.h"
 #include "kv/internal.h"
 
 #include <errno.h>
@@ -22,7 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FORMAT 1
+#define FORMAT 2 /* 1: slots had no bit for intents */
 /* Each further attempt needs another client that made or dropped the map. */
 #define ATTEMPTS 64
 
@@ -86,6 +87,7 @@ static const struct map_index hash_index = {
 	.kind = OBJECT_MAP,
 	.format = FORMAT,
 	.notes_uses = true,
+	.holds = &hash_holds,
 	.create = create_hash,
 	.open = open_hash,
 	.close = close_hash,

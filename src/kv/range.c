@@ -1,4 +1,5 @@
 /* range.c - the keys of a range: scanned, counted, deleted. */
+#include "kv/hold.h"
 #include "kv/tree.h"
 
 #include <errno.h>
@@ -7,6 +8,9 @@
 #include <string.h>
 
 #define DELETED_TOGETHER 256u /* keys that are noted, then deleted */
+
+/* Of what the tree calls for each key: it was the last. */
+enum { ENDED = 1 };
 
 /* Make the tree's range of the caller's. */
 static int check_range(const struct reef_tree *tree,
@@ -41,7 +45,9 @@ struct scan {
 	struct reef_map *map;
 	int (*each)(void *context, const struct reef_map_entry *entry);
 	void *context;
-	uint64_t now_ms; /* 0: not asked for yet */
+	uint64_t now_ms;	   /* 0: not asked for yet */
+	int said;		   /* by `each`: any number */
+	struct map_doomed *doomed; /* keys that have expired; NULL: no matter */
 };
 
 static int scan_entry(void *context, const struct entry *entry)
@@ -54,9 +60,13 @@ static int scan_entry(void *context, const struct entry *entry)
 		rc = map_time(scan->map, &scan->now_ms);
 	if (rc)
 		return rc;
-	if (map_has_expired(entry->stamp, scan->now_ms))
-		return TREE_PASS;
-	return scan->each(scan->context, &told);
+	if (map_has_expired(entry->stamp, scan->now_ms)) {
+		if (scan->doomed)
+			rc = map_doomed_note(scan->doomed, entry);
+		return rc ? rc : TREE_PASS;
+	}
+	scan->said = scan->each(scan->context, &told);
+	return scan->said ? ENDED : 0;
 }
 
 int reef_tree_scan(struct reef_tree *tree, const struct reef_range *given,
@@ -76,7 +86,38 @@ int reef_tree_scan(struct reef_tree *tree, const struct reef_range *given,
 		return rc;
 	/* A tick that fails is met again by whoever needs the time. */
 	map_refresh_tick(&tree->map);
-	return tree_scan(tree->map.table, &range, scan_entry, &scan);
+	rc = tree_scan(tree->map.table, &range, scan_entry, &scan);
+	return scan.said ? scan.said : rc;
+}
+
+int map_hold_scan(struct reef_tree *tree, const struct reef_range *given,
+		  int (*each)(void *context,
+			      const struct reef_map_entry *entry),
+		  void *context, struct tree_moment **moment, bool *expired)
+{
+	struct map_doomed doomed = {0};
+	struct scan scan = {
+		.map = &tree->map,
+		.each = each,
+		.context = context,
+		.doomed = &doomed,
+	};
+	struct tree_range range;
+	int rc = check_range(tree, given, &range), removed = 0;
+
+	if (rc)
+		return rc;
+	range.moment = moment;
+	map_refresh_tick(&tree->map);
+	rc = tree_scan(tree->map.table, &range, scan_entry, &scan);
+	*expired = doomed.used;
+	if (*expired)
+		removed = map_doomed_remove(&tree->map, &doomed, false, NULL);
+	/* Who may not write leaves them to others. */
+	if (removed == -EACCES)
+		*expired = false;
+	map_doomed_free(&doomed);
+	return scan.said ? scan.said : rc;
 }
 
 /* --- the first --- */
@@ -164,16 +205,21 @@ int reef_tree_count(struct reef_tree *tree, const struct reef_range *given,
 /* --- delete --- */
 
 struct deletion {
+	struct reef_map *map;
 	struct map_doomed doomed;
+	struct map_doomed expired; /* keys that are not there; not counted */
 	void *last; /* the key that was noted last; the caller's copy */
 	size_t last_size;
-	uint32_t count;
+	uint64_t now_ms; /* 0: not asked for yet */
+	uint64_t left;	 /* keys that may still be noted */
+	uint32_t count;	 /* of keys that were noted, expired ones, too */
 };
 
 static int note_key(void *context, const struct entry *entry)
 {
 	struct deletion *deletion = context;
 	void *last = realloc(deletion->last, entry->key_size + (size_t)1);
+	int rc = 0;
 
 	if (!last)
 		return -ENOMEM;
@@ -182,54 +228,59 @@ static int note_key(void *context, const struct entry *entry)
 	deletion->last = last;
 	deletion->last_size = entry->key_size;
 	deletion->count++;
-	return map_doomed_note(&deletion->doomed, entry);
+	if (entry->stamp && !deletion->now_ms)
+		rc = map_time(deletion->map, &deletion->now_ms);
+	if (rc)
+		return rc;
+	if (map_has_expired(entry->stamp, deletion->now_ms))
+		return map_doomed_note(&deletion->expired, entry);
+	rc = map_doomed_note(&deletion->doomed, entry);
+	return rc ? rc : --deletion->left ? 0 : ENDED;
 }
 
 /* Delete the next keys of a range, of which `range` begins behind them
- * afterwards; its key is deletion->last. Returns how many were met. */
+ * afterwards; its key is deletion->last. ENDED: there are no more. */
 static int delete_some(struct reef_tree *tree, struct tree_range *range,
 		       struct deletion *deletion, uint64_t *deleted)
 {
 	struct tree_range some = *range;
-	int rc;
+	int ended, rc;
 
 	deletion->count = 0;
 	some.flags |= TREE_RANGE_KEYS;
 	some.limit = DELETED_TOGETHER;
-	if (range->limit && range->limit < some.limit)
-		some.limit = range->limit;
-	rc = tree_scan(tree->map.table, &some, note_key, deletion);
+	ended = tree_scan(tree->map.table, &some, note_key, deletion);
+	if (ended < 0)
+		return ended;
+	rc = map_doomed_remove(&tree->map, &deletion->doomed, true, deleted);
 	if (!rc)
-		rc = map_doomed_remove(&tree->map, &deletion->doomed, true);
-	if (rc < 0)
-		return rc;
-	*deleted += (uint32_t)rc;
+		rc = map_doomed_remove(&tree->map, &deletion->expired, false,
+				       NULL);
 	range->from = deletion->last;
 	range->from_size = (uint32_t)deletion->last_size;
 	range->flags |= TREE_RANGE_AFTER;
-	return (int)deletion->count;
+	if (!rc && (ended || deletion->count < DELETED_TOGETHER))
+		rc = ENDED;
+	return rc;
 }
 
 int reef_tree_delete_range(struct reef_tree *tree,
 			   const struct reef_range *given, uint64_t *deleted)
 {
-	struct deletion deletion = {0};
+	struct deletion deletion = {.map = &tree->map};
 	struct tree_range range;
 	uint64_t all = 0;
-	int rc = check_range(tree, given, &range), met;
+	int rc = check_range(tree, given, &range);
 
 	if (rc)
 		return rc;
-	do {
-		met = delete_some(tree, &range, &deletion, &all);
-		if (range.limit && met > 0) {
-			range.limit -= (uint32_t)met;
-			met = range.limit ? met : 0;
-		}
-	} while (met > 0);
+	deletion.left = range.limit ? range.limit : UINT64_MAX;
+	while (!rc)
+		rc = delete_some(tree, &range, &deletion, &all);
 	map_doomed_free(&deletion.doomed);
+	map_doomed_free(&deletion.expired);
 	free(deletion.last);
 	if (deleted)
 		*deleted = all;
-	return met < 0 ? met : 0;
+	return rc == ENDED ? 0 : rc;
 }

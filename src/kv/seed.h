@@ -1,6 +1,6 @@
-/* seed.h - what simulations set so that trees are the same each time.
+/* seed.h - what simulations set so that maps and trees are the same each time.
  *
- * Thread: any, while no tree is made. */
+ * Thread: any, while none is made. */
 #ifndef REEF_KV_SEED_H
 #define REEF_KV_SEED_H
 
@@ -9,5 +9,8 @@
 /* The seed of the fingerprints of trees that are made from now on; 0: each its
  * own, from the kernel, so that nobody can make keys that collide. */
 extern uint64_t tree_seed;
+
+/* The same of maps and trees. */
+void map_set_seed(uint64_t seed);
 
 #endif

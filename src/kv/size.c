@@ -143,6 +143,8 @@ static int note_candidate(void *context, const struct entry *entry)
 	};
 
 	sample->met++;
+	if (entry->stamp == REEF_MAP_PINNED)
+		return 0;
 	if (candidate.expired)
 		candidate.score = UINT32_MAX;
 	return add_candidate(sample->map, &candidate, entry->key);
@@ -169,12 +171,19 @@ static int take_sample(struct reef_map *map)
 int map_evict(struct reef_map *map)
 {
 	struct map_candidate candidate;
+	struct map_removal removal;
 	int rc = take_sample(map);
 
 	while (!rc && map->candidates_count) {
 		candidate = map->candidates[--map->candidates_count];
-		rc = map_remove(map, candidate.key, candidate.key_size,
-				candidate.version, &candidate.touched);
+		removal = (struct map_removal){
+			.key = candidate.key,
+			.key_size = candidate.key_size,
+			.version = candidate.version,
+			.touched = &candidate.touched,
+			.gently = true,
+		};
+		rc = map_remove(map, &removal);
 		free(candidate.key);
 		/* After a doubt it may be evicted; the size tells later. */
 		if (rc == -REEF_EINDOUBT)

@@ -50,7 +50,8 @@ static int note_entry(void *context, const struct entry *entry)
 {
 	struct step *step = context;
 
-	step->bytes += map_bytes_of(entry->key_size, entry->value_size);
+	if (entry->stamp != ENTRY_GHOST)
+		step->bytes += map_bytes_of(entry->key_size, entry->value_size);
 	step->can_expire += entry->stamp != 0;
 	if (!map_has_expired(entry->stamp, step->now_ms))
 		return 0;
@@ -136,7 +137,7 @@ static int sweep_some(struct reef_map *map, uint32_t groups, bool *again)
 {
 	struct map_body body;
 	struct step step = {0};
-	uint64_t cursor, now = 0;
+	uint64_t cursor, now = 0, removed = 0;
 	int rc = read_body(map, &body);
 
 	*again = false;
@@ -157,12 +158,11 @@ static int sweep_some(struct reef_map *map, uint32_t groups, bool *again)
 	if (!rc && now == cursor && !cursor && map->size_max)
 		rc = end_pass(map);
 	if (!rc)
-		rc = map_doomed_remove(map, &step.doomed, false);
+		rc = map_doomed_remove(map, &step.doomed, false, &removed);
 	map_doomed_free(&step.doomed);
-	if (rc > 0)
-		map->expired += (uint32_t)rc;
-	*again = rc > 0 && step.expired * 4 > step.can_expire && cursor;
-	return rc;
+	map->expired += removed;
+	*again = removed && step.expired * 4 > step.can_expire && cursor;
+	return rc ? rc : (int)removed;
 }
 
 /* Do a step that is ours: (1), (2). due_ms: what we have set. */

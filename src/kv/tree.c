@@ -2,7 +2,9 @@
  * keys, which are the map's own with another index below. */
 #include "kv/tree.h"
 
+#include "base/likely.h"
 #include "kv/seed.h"
+#include "pool/client/handle/near.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -18,6 +20,11 @@
 #define LEAF_BITS 20 /* of map_making's of_index; above them inline_max */
 
 uint64_t tree_seed;
+
+void map_set_seed(uint64_t seed)
+{
+	map_tables.seed = tree_seed = seed;
+}
 
 /* --- the tree as an index of a map --- */
 
@@ -125,6 +132,7 @@ static int walk_tree(struct reef_map *map, uint64_t *cursor, uint32_t steps,
 static const struct map_index tree_index = {
 	.kind = OBJECT_TREE,
 	.format = FORMAT,
+	.holds = &tree_holds,
 	.create = create_tree,
 	.open = open_tree,
 	.close = close_tree,
@@ -229,13 +237,56 @@ int reef_tree_now(struct reef_tree *tree, uint64_t *ms)
 
 /* --- one key --- */
 
+/* Get a key in place, if its case is plain and it does not expire.  -EAGAIN: it
+ * is not. */
+static int get_plain(struct reef_map *map, const void *key, size_t key_size,
+		     struct reef_map_value *out)
+{
+	struct entry_room room = {out->room, out->room_size};
+	struct entry entry;
+	int rc;
+
+	if (unlikely(key_size > map->key_max))
+		return -EAGAIN;
+	rc = tree_get_near(map->table, key, (uint32_t)key_size, false, &room,
+			   &entry);
+	out->room = room.bytes;
+	out->room_size = room.size;
+	if (unlikely(rc))
+		return rc;
+	if (unlikely(entry.stamp))
+		return -EAGAIN;
+	out->bytes = entry.value;
+	out->size = entry.value_size;
+	out->version = entry.version;
+	out->expires_ms = out->idle_ms = 0;
+	out->frequency = 0;
+	client_count_lookup(map->reef, entry.value_size);
+	return 0;
+}
+
+static int get_key(struct reef_map *map, const void *key, size_t key_size,
+		   struct reef_map_value *out)
+{
+	int rc;
+
+	if (unlikely(map_is_sampled(map)))
+		return map_get_timed(map, key, key_size, out, get_key);
+	rc = get_plain(map, key, key_size, out);
+	if (likely(!rc)) {
+		map->hits++;
+		return 0;
+	}
+	if (rc == -EAGAIN)
+		rc = map_get(map, key, key_size, MAP_USE, out);
+	map_note_found(map, rc);
+	return rc;
+}
+
 int reef_tree_get(struct reef_tree *tree, const void *key, size_t key_size,
 		  struct reef_map_value *out)
 {
-	int rc = map_get(&tree->map, key, key_size, MAP_USE, out);
-
-	map_note_found(&tree->map, rc);
-	return rc;
+	return get_key(&tree->map, key, key_size, out);
 }
 
 int reef_tree_peek(struct reef_tree *tree, const void *key, size_t key_size,

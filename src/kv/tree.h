@@ -7,7 +7,7 @@
 #ifndef REEF_KV_TREE_H
 #define REEF_KV_TREE_H
 
-#include "index/tree/tree.h"
+#include "index/tree/hold.h"
 #include "kv/internal.h"
 
 #include <reef/tree.h>

@@ -27,6 +27,14 @@ uint32_t map_use_unit_ms(enum reef_map_eviction eviction)
 	return eviction == REEF_MAP_LRU ? 1000 : 4000;
 }
 
+static enum map_plain plain_of(const struct reef_map *map)
+{
+	if (map->eviction == REEF_MAP_LFU)
+		return MAP_PLAIN_NONE;
+	return reef_space_copies(map->object.space) > 1 ? MAP_PLAIN_COPIED
+							: MAP_PLAIN_ONE;
+}
+
 void map_tick(struct reef_map *map)
 {
 	uint64_t ms, left_ms, now_ns = reef_now_coarse_ns();
@@ -34,8 +42,10 @@ void map_tick(struct reef_map *map)
 	/* Set first, so that two fibers do not ask at once, and a failure is
 	 * not repeated at every call. */
 	map->tick_until_ns = now_ns + SECOND_NS;
-	if (!map->use_units)
+	if (!map->use_units) {
 		map->use_units = UNITS;
+		map->plain = plain_of(map);
+	}
 	if (map_now(map, &ms))
 		return;
 	map->tick = (uint16_t)(ms / map->unit_ms);

@@ -133,25 +133,33 @@ int map_doomed_note(struct map_doomed *doomed, const struct entry *entry)
 	return 0;
 }
 
-int map_doomed_remove(struct reef_map *map, struct map_doomed *doomed, bool any)
+int map_doomed_remove(struct reef_map *map, struct map_doomed *doomed, bool any,
+		      uint64_t *removed)
 {
 	uint64_t head[2];
 	size_t at;
-	int rc, attempt, removed = 0;
+	int rc, attempt;
 
 	for (at = 0; at < doomed->used; at += sizeof(head) + head[1]) {
 		memcpy(head, doomed->bytes + at, sizeof(head));
 		attempt = 0;
 		do
-			rc = map_remove(map, doomed->bytes + at + sizeof(head),
-					head[1], any ? 0 : head[0], NULL);
+			rc = map_remove(map,
+					&(struct map_removal){
+						.key = doomed->bytes + at +
+						       sizeof(head),
+						.key_size = head[1],
+						.version = any ? 0 : head[0],
+						.gently = !any,
+					});
 		while (rc == -REEF_EINDOUBT && attempt++ < ATTEMPTS);
 		if (rc < 0)
 			return rc;
-		removed += rc;
+		if (removed)
+			*removed += (uint32_t)rc;
 	}
 	doomed->used = 0;
-	return removed;
+	return 0;
 }
 
 void map_doomed_free(struct map_doomed *doomed)
@@ -172,10 +180,10 @@ int map_clear_some(struct reef_map *map, uint64_t *cursor)
 		map_walk(map, &next, STEPS, HASH_WALK_HEADS, note_any, &doomed);
 
 	if (!rc)
-		rc = map_doomed_remove(map, &doomed, true);
+		rc = map_doomed_remove(map, &doomed, true, NULL);
 	map_doomed_free(&doomed);
 	map_account_flush(map);
-	if (rc < 0)
+	if (rc)
 		return rc;
 	*cursor = next;
 	return 0;

@@ -7,8 +7,8 @@
  *    +---------------------------------+
  *
  * A row is {WRITE cells; CAS members}, then {CAS head; READ head}: (2) of
- * layout.h. A long entry's block is written before that, with its position,
- * because nothing orders two nodes.
+ * layout.h. A long entry's block is written before its CAS, because nothing
+ * orders two nodes: together with the draw.
  *
  * (1) All of it happens in one reef_enter, so blocks are published or freed in
  *     the one in which they were allocated; but where memory is waited for,
@@ -17,7 +17,7 @@
  *     same, and a word that is ours already counts as set. What cannot be found
  *     out any more is returned as such and never appended anew: it would be
  *     there twice. */
-#include "log/internal.h"
+#include "log/shard.h"
 
 #include "base/checksum.h"
 #include "base/log.h"
@@ -36,7 +36,12 @@ struct log_row {
 	uint64_t words[LOG_ROW_MAX];
 	uint64_t blocks[LOG_ROW_MAX]; /* of long entries; 0: none */
 	bool has_long;
+	bool is_written;  /* the blocks are */
 	bool is_in_doubt; /* its head may be set */
+	/* Of a block that is being written. */
+	struct log_entry block;
+	uint64_t block_header;
+	bool has_header;
 	struct log_segment head;
 	struct reef_access accesses[LOG_ROW_MAX + 2];
 	uint8_t *cells; /* of a row of more than one, together */
@@ -57,6 +62,7 @@ static void free_blocks(struct log_row *row)
 		if (row->blocks[i])
 			reef_free(row->log->object.space, row->blocks[i], 0);
 	memset(row->blocks, 0, row->count * sizeof(row->blocks[0]));
+	row->is_written = false;
 }
 
 static int allocate_blocks(struct log_row *row)
@@ -90,38 +96,83 @@ static int allocate_anew(struct log_row *row)
 	return rc ? rc : -EAGAIN;
 }
 
-/* Write a long entry whole: nobody knows of it, so a doubt is no harm. */
-static int write_block(struct log_row *row, uint32_t i)
+/* A position that the next draw is not below. Recovery looks from there on for
+ * the word that names a block, so it is written before that is drawn. */
+static uint64_t position_bound(const struct reef_log *log)
+{
+	return log->next > log->first ? log->next : log->first;
+}
+
+/* The WRITEs of a long entry, whole: nobody knows of it, so a doubt is no harm.
+ */
+static uint32_t add_block(struct log_row *row, uint32_t i,
+			  struct reef_access *accesses)
 {
 	const struct iovec *entry = &row->entries[i];
-	const struct log_entry head = {
+	uint64_t at = row->blocks[i];
+	uint32_t used = 0;
+
+	row->block = (struct log_entry){
 		.body = row->log->object.body,
-		.position = row->position + i,
+		.position = position_bound(row->log),
 		.size = (uint32_t)entry->iov_len,
 		.crc = reef_crc32c(0, entry->iov_base, entry->iov_len),
 	};
-	struct reef_access accesses[] = {
-		log_write_of(row->blocks[i], &head, sizeof(head)),
-		log_write_of(row->blocks[i] + sizeof(head), entry->iov_base,
-			     head.size),
-	};
+	row->has_header = reef_header_take(row->log->object.space, at,
+					   &row->block_header);
+	if (row->has_header)
+		accesses[used++] = log_write_of(at - 8, &row->block_header, 8);
+	accesses[used++] = log_write_of(at, &row->block, sizeof(row->block));
+	accesses[used++] = log_write_of(at + sizeof(row->block),
+					entry->iov_base, row->block.size);
+	return used;
+}
+
+/* What add_block took is given back, if it was not written. */
+static void end_block(struct log_row *row, uint32_t i, int rc)
+{
+	if (rc && row->has_header)
+		reef_header_give(row->log->object.space, row->blocks[i]);
+	row->has_header = false;
+}
+
+static int write_block(struct log_row *row, uint32_t i)
+{
+	struct reef_access accesses[3];
+	uint32_t used = add_block(row, i, accesses);
 	int rc, attempt = 0;
 
 	do
-		rc = reef_execute(row->log->reef, accesses, 2);
+		rc = reef_execute(row->log->reef, accesses, used);
 	while (rc == -REEF_EINDOUBT && ++attempt < LOG_ATTEMPTS);
+	end_block(row, i, rc);
 	return rc;
 }
 
+/* WRITE the blocks, once. */
 static int write_blocks(struct log_row *row)
 {
 	uint32_t i;
 	int rc = 0;
 
-	for (i = 0; row->has_long && !rc && i < row->count; i++)
+	for (i = 0; row->has_long && !row->is_written && !rc && i < row->count;
+	     i++)
 		if (row->blocks[i])
 			rc = write_block(row, i);
+	row->is_written |= !rc;
 	return rc;
+}
+
+/* Nobody can tell yet whether a word names them: recovery is to ask when this
+ * session has ended, and not before. */
+static void stage_blocks(struct log_row *row)
+{
+	uint32_t i;
+
+	for (i = 0; row->has_long && i < row->count; i++)
+		if (row->blocks[i])
+			(void)reef_block_stage(row->log->object.space,
+					       row->blocks[i], true);
 }
 
 /* --- words --- */
@@ -378,6 +429,26 @@ static int count_on(struct log_row *row)
 	return 0;
 }
 
+/* Draw for one long entry, and WRITE its block meanwhile. */
+static int draw_and_write(struct log_row *row)
+{
+	struct reef_access accesses[4];
+	uint32_t used = add_block(row, 0, accesses), i;
+	int rc = log_draw(row->log, 1 + (REEF_MUTATED(LOG_GUESS) ? 3 : 0),
+			  accesses, used, &row->position),
+	    written = 0;
+
+	for (i = 0; i < used; i++)
+		if (!written)
+			written = accesses[i].status;
+	end_block(row, 0, written);
+	row->is_written = !written;
+	/* Nothing was drawn, because the block's node has died. What was drawn
+	 * is used with a block that is written by itself. */
+	return rc == -EAGAIN && written == -REEF_ELOST ? allocate_anew(row)
+						       : rc;
+}
+
 /* Get a number, for the whole row.  -EAGAIN: draw again. */
 static int take_position(struct log_row *row)
 {
@@ -394,8 +465,12 @@ static int take_position(struct log_row *row)
 		row->position = log->next;
 		return 0;
 	}
-	rc = log_draw(log, row->count + (REEF_MUTATED(LOG_GUESS) ? 3 : 0),
-		      &row->position);
+	if (row->count == 1 && row->has_long && !row->is_written)
+		rc = draw_and_write(row);
+	else
+		rc = log_draw(log,
+			      row->count + (REEF_MUTATED(LOG_GUESS) ? 3 : 0),
+			      NULL, 0, &row->position);
 	log->guesses = 3;
 	if (!rc && !fits(log, row->position, row->count)) {
 		renounce(log, row->position, row->count);
@@ -490,6 +565,8 @@ static int try_append(struct log_row *row)
 			log->next = row->position + row->count;
 		return rc ? rc : -EAGAIN;
 	}
+	if (row->is_in_doubt && rc == -ETIMEDOUT)
+		stage_blocks(row);
 	if (row->is_in_doubt && rc)
 		return rc == -REEF_EFENCED || rc == -ETIMEDOUT ? rc
 							       : -REEF_EINDOUBT;
@@ -583,7 +660,7 @@ static int prepare_row(struct log_row *row, const struct iovec *entries,
 		return -ENOMEM;
 	row->entries = entries;
 	row->count = count;
-	row->has_long = row->is_in_doubt = false;
+	row->has_long = row->is_in_doubt = row->is_written = false;
 	memset(row->blocks, 0, count * sizeof(row->blocks[0]));
 	return 0;
 }
@@ -601,6 +678,8 @@ int reef_log_append_many(struct reef_log *log, const struct iovec *entries,
 	for (i = 0; i < count; i++)
 		if (entries[i].iov_len > log->options.entry_max)
 			return -EMSGSIZE;
+	if (log->sharded)
+		return sharded_append(log, entries, count, first);
 	rc = take_row(log, &row);
 	if (!rc)
 		rc = prepare_row(row, entries, count);

@@ -79,7 +79,7 @@ static bool is_free(const struct reef_reader *reader, uint64_t position)
 /* Mark what is over of one session, from a slot on. */
 static int judge_session(struct reef_reader *reader, uint32_t session)
 {
-	enum reef_session_view view;
+	enum reef_session_view view = REEF_VIEW_ALIVE;
 	int rc = reef_session_check(reader->object.reef, session, &view);
 	bool is_over = view == REEF_VIEW_ENDED;
 
@@ -94,25 +94,30 @@ static int judge_session(struct reef_reader *reader, uint32_t session)
 	return 0;
 }
 
-/* Look at the sessions that have something, each once. */
+/* Look at the sessions that have something, each once; where they are very many
+ * the next sweep goes on with the others. */
 static int sweep_sessions(struct reef_reader *reader)
 {
-	uint32_t known[SESSIONS_MAX], count = 0, i, j;
+	const uint32_t window = reader->fixed.window;
+	uint32_t known[SESSIONS_MAX], count = 0, i, j, slot = 0;
 	int rc = 0;
 
 	known[count++] = reef_session(reader->object.reef);
-	for (i = 0; !rc && i < reader->fixed.window; i++) {
-		uint32_t session = (uint32_t)reader->words[i];
+	for (i = 0; !rc && i < window && count < SESSIONS_MAX; i++) {
+		uint32_t session;
 
-		if (claim_state(reader->words[i]) != CLAIM_TAKEN)
+		slot = (reader->sweep_slot + i) % window;
+		session = (uint32_t)reader->words[slot];
+		if (claim_state(reader->words[slot]) != CLAIM_TAKEN)
 			continue;
 		for (j = 0; j < count && known[j] != session;)
 			j++;
-		if (j < count || count == SESSIONS_MAX)
+		if (j < count)
 			continue;
 		known[count++] = session;
 		rc = judge_session(reader, session);
 	}
+	reader->sweep_slot = slot;
 	return rc;
 }
 
@@ -558,9 +563,10 @@ static int wait_for_more(struct reef_reader *reader, uint64_t from,
 		return 0;
 	if (rc != -ESHUTDOWN)
 		return rc;
-	/* All that is left is others': they finish it, or die. */
-	if (!is_full && group_base(reader) >= from)
-		return -ESHUTDOWN;
+	/* All that is left is others': they finish it, or die. What is done up
+	 * to the end of the window waits for base, whose CAS was in doubt. */
+	if (group_base(reader) >= from)
+		return is_full ? 0 : -ESHUTDOWN;
 	if (!others_have(reader, from))
 		return -EDEADLK;
 	if (is_last)

@@ -10,6 +10,8 @@
  *   reader.c   readers with a name: reader.h
  *   group.c    those that several share
  *   recover.c  is a block still part of a log?
+ *   shard.h    order by cuts: cuts.c, cut.c, turn.c, shard.c,
+ *              shard_append.c, shard_read.c, shard_trim.c
  *
  * Thread: owner of the handle. */
 #ifndef REEF_LOG_INTERNAL_H
@@ -38,6 +40,7 @@ struct log_found { /* a segment */
 };
 
 struct log_row;
+struct log_sharded;
 
 struct reef_log {
 	struct object object;
@@ -70,6 +73,8 @@ struct reef_log {
 	uint32_t window; /* positions */
 	uint64_t *words;
 	uint8_t *cells;
+	uint32_t stride;	     /* from cell to cell */
+	struct log_sharded *sharded; /* NULL: order by sequencer */
 };
 
 static inline uint32_t log_generation(const struct reef_log *log)
@@ -87,6 +92,25 @@ static inline uint64_t log_cell_offset(const struct reef_log *log,
 static inline bool log_is_single(const struct reef_log *log)
 {
 	return log->options.flags & REEF_LOG_SINGLE;
+}
+
+static inline bool log_is_sharded(const struct reef_log *log)
+{
+	return log->options.flags & REEF_LOG_SHARDED;
+}
+
+/* How large a segment is; those of cuts have no cells. */
+static inline uint64_t log_segment_size(const struct reef_log *log)
+{
+	return log_is_sharded(log) ? log_word_offset(log->options.segment)
+				   : log_cell_offset(log, log->options.segment);
+}
+
+/* SHARDED: the address of the floor of its cuts (shard.h). */
+static inline uint64_t log_floor_at(const struct reef_log *log)
+{
+	return log->object.body + sizeof(struct log_body) +
+	       UINT64_C(16) * log->options.segments;
 }
 
 static inline uint64_t log_tail_word_at(const struct object *object)
@@ -141,9 +165,17 @@ static inline int log_told(int rc)
 	return rc == -EAGAIN ? -EBUSY : rc == -E2BIG ? -ENOSPC : rc;
 }
 
+/* True if a tail that is lost could not be replaced, for want of room: then
+ * only who appends, or asks for the tail, is told so. */
+static inline bool log_lacks_room(int rc)
+{
+	return rc == -ENOSPC || rc == -EDQUOT || rc == -E2BIG;
+}
+
 /* What the directory has, in a copy. */
 struct log_map {
 	struct log_body body;
+	uint64_t base; /* body.first; SHARDED: the floor of cuts */
 	uint64_t *slots;
 	uint64_t last;	/* index of the last that is MADE or SEALED */
 	uint64_t count; /* of those that are MADE; 0: last is nothing */
@@ -167,8 +199,11 @@ void log_forget(struct reef_log *log);
 int log_tail_read(struct reef_log *log, struct log_tail *tail);
 /* The position behind all that is drawn and can count.  -EAGAIN: as above. */
 int log_tail_position(struct reef_log *log, uint64_t *position);
-/* Draw `count` numbers in a row.  -EAGAIN: as log_tail_read. */
-int log_draw(struct reef_log *log, uint32_t count, uint64_t *position);
+/* Draw `count` numbers in a row, in one list with `used` accesses (0: none),
+ * which has room for one more.  -EAGAIN: as log_tail_read, or a draw in doubt;
+ * what became of the accesses is in their status. */
+int log_draw(struct reef_log *log, uint32_t count, struct reef_access *accesses,
+	     uint32_t used, uint64_t *position);
 /* Replace the tail of that generation, or seal the log instead: (5) of
  * layout.h. *mine (may be NULL): this call did (c). *position (may be NULL): of
  * the new tail. 0 also: another has replaced it. Inside; refresh after it. */
@@ -223,7 +258,7 @@ void log_wake_all(struct reef_log *log, uint64_t segment);
 
 /* --- read.c --- */
 
-/* CAS or in doubt READ: *now is what the word is then. */
+/* CAS or in doubt READ: *now (may be NULL) is what the word is then. */
 int log_cas(struct reef *reef, uint64_t at, uint64_t compare, uint64_t value,
 	    uint64_t *now);
 
@@ -231,6 +266,10 @@ int log_cas(struct reef *reef, uint64_t at, uint64_t compare, uint64_t value,
 
 /* Trim what is not to be kept, after the segment `last` was made. */
 void log_retain(struct reef_log *log, uint64_t last);
+/* Raise a word to a value, by CAS; *now (may be NULL): what it is then. */
+int log_raise(struct reef_log *log, uint64_t at, uint64_t value, uint64_t *now);
+/* Move `first` up to a position. */
+int log_raise_first(struct reef_log *log, uint64_t position);
 /* Take all segments below an index out of the directory, and free them. */
 int log_unlink(struct reef_log *log, const struct log_map *map,
 	       uint64_t index_end);

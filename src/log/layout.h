@@ -17,7 +17,8 @@
  *             |state| 0    | back   |0 | size            | crc         |  short
  *             |state| 0    | back   |1 | step 8 | block 38             |  long
  *              0 --> PRESENT, HOLE or MEMBER: CAS from 0, once
- *   long entry a block: body, position, size, crc, bytes
+ *   long entry a block: body, a position that it does not stand before, size,
+ *              crc, bytes
  *
  * (1) A word is changed once, by CAS from 0: what readers saw stays so. Only
  *     the appender that drew a position writes its cell, and only before its
@@ -57,6 +58,8 @@
  * (11) SINGLE: the writer is who did (c) of the last generation, and counts by
  *     itself. Nobody draws; a 0 is the end of the log, and nobody but the
  *     writer fills it.
+ * (12) SHARDED: the words name cuts, and index them; entries are elsewhere:
+ *     shard.h.
  *
  * (R10) Whatever is read from shared memory is checked by whoever uses it.
  *
@@ -99,7 +102,7 @@ struct log_body { /* the directory follows */
 	uint64_t keep_entries, keep_bytes, hole_ns;
 	uint64_t magic;
 	uint32_t segment, segments; /* as the options have them */
-	uint64_t reserved;
+	uint64_t high; /* SHARDED: no position is beyond it; CAS, upward */
 };
 #define LOG_BODY_MAGIC UINT64_C(0x3179646f42674c52) /* "RLgBody1" */
 static_assert(sizeof(struct log_body) == 64, "layout");
@@ -273,7 +276,7 @@ static inline uint32_t log_word_step(uint64_t word)
 
 struct log_entry {	   /* the bytes follow */
 	uint64_t body;	   /* address */
-	uint64_t position; /* UINT64_MAX: none yet */
+	uint64_t position; /* it stands there, or behind; SHARDED: shard.h */
 	uint32_t size, crc;
 };
 static_assert(sizeof(struct log_entry) == 24, "layout");

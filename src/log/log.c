@@ -8,7 +8,7 @@
  *     gone. Its name is unbound when its memory is free. Whoever opens or drops
  *     one that is DROPPED does that first, so a dropper may die anywhere.
  * (2) Opening makes no segment and no tail: the first append does. */
-#include "log/internal.h"
+#include "log/shard.h"
 
 #include "base/log.h"
 
@@ -16,11 +16,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FORMAT 1
+#define FORMAT 2
 #define CELL 240u
 #define SEGMENT 4096u
 #define SEGMENTS 1024u
 #define HOLE_NS UINT64_C(1000000)
+#define CUT_NS UINT64_C(100000)
+#define FIXED_FLAGS                                                            \
+	((uint32_t)(REEF_LOG_SINGLE | REEF_LOG_SHARDED | REEF_LOG_EARLY))
 #define WINDOW_MAX 1024u
 
 enum limit { ENTRY_MAX, CELL_SIZE, SEGMENT_SIZE, SEGMENTS_MAX, FLAGS };
@@ -43,7 +46,24 @@ static void set_defaults(struct reef_log_options *options)
 	if (!options->segments)
 		options->segments = SEGMENTS;
 	if (!options->hole_ns)
-		options->hole_ns = HOLE_NS;
+		options->hole_ns =
+			options->flags & REEF_LOG_SHARDED ? CUT_NS : HOLE_NS;
+}
+
+/* True if the flags that are fixed go together. */
+static bool are_flags(uint32_t flags)
+{
+	return flags & REEF_LOG_SHARDED ? !(flags & REEF_LOG_SINGLE)
+					: !(flags & REEF_LOG_EARLY);
+}
+
+/* How large the body is: with one directory; or two, the floor, a count of
+ * handles, and a claim. */
+static uint64_t body_size(uint32_t flags, uint32_t segments)
+{
+	return sizeof(struct log_body) + (flags & REEF_LOG_SHARDED
+						  ? UINT64_C(16) * segments + 24
+						  : UINT64_C(8) * segments);
 }
 
 /* True if what options say, or another client wrote, is within the limits. */
@@ -84,9 +104,9 @@ static struct object_shape shape_of(const struct reef_log_options *options,
 				[CELL_SIZE] = options->cell,
 				[SEGMENT_SIZE] = options->segment,
 				[SEGMENTS_MAX] = options->segments,
-				[FLAGS] = options->flags & REEF_LOG_SINGLE,
+				[FLAGS] = options->flags & FIXED_FLAGS,
 			},
-		.body_size = sizeof(*body) + UINT64_C(8) * options->segments,
+		.body_size = body_size(options->flags, options->segments),
 		.start = body,
 		.start_size = sizeof(*body),
 	};
@@ -98,7 +118,7 @@ static int take_options(struct reef_log *log, const struct log_body *body)
 	const uint32_t *limits = log->object.limits;
 
 	log->options = (struct reef_log_options){
-		.flags = limits[FLAGS] & REEF_LOG_SINGLE,
+		.flags = limits[FLAGS] & FIXED_FLAGS,
 		.entry_max = limits[ENTRY_MAX],
 		.cell = limits[CELL_SIZE],
 		.segment = limits[SEGMENT_SIZE],
@@ -107,12 +127,15 @@ static int take_options(struct reef_log *log, const struct log_body *body)
 		.keep_bytes = body->keep_bytes,
 		.hole_ns = body->hole_ns,
 	};
+	log->stride = log_is_sharded(log) ? 8 + (log->options.cell + 7) / 8 * 8
+					  : log->options.cell;
 	return body->magic == LOG_BODY_MAGIC && are_limits(&log->options) &&
+			       are_flags(log->options.flags) &&
 			       body->segment == log->options.segment &&
 			       body->segments == log->options.segments &&
 			       log->object.body_size ==
-				       sizeof(*body) +
-					       UINT64_C(8) * body->segments
+				       body_size(log->options.flags,
+						 body->segments)
 		       ? 0
 		       : -REEF_ECORRUPT;
 }
@@ -147,6 +170,31 @@ static int open_object(struct reef_space *space, const char *name,
 	return rc;
 }
 
+/* --- room --- */
+
+static void free_room(struct reef_log *log)
+{
+	cuts_destroy(log->sharded);
+	log->sharded = NULL;
+	free(log->words);
+	free(log->cells);
+	log->words = NULL;
+	log->cells = NULL;
+}
+
+static int make_room(struct reef_log *log)
+{
+	uint32_t most = LOG_WINDOW_BYTES / log->stride;
+
+	most = most < WINDOW_MAX ? most : WINDOW_MAX;
+	log->window = most < log->options.segment ? most : log->options.segment;
+	log->words = calloc(log->window, 8);
+	log->cells = malloc((size_t)log->window * log->stride);
+	if (!log->words || !log->cells)
+		return -ENOMEM;
+	return log_is_sharded(log) ? cuts_create(log) : 0;
+}
+
 /* --- the end of a log --- */
 
 /* Free what a DROPPED log has, and unbind its name. */
@@ -161,6 +209,8 @@ static int finish_drop(struct reef_log *log, const char *name)
 		rc = log_unlink(log, &map, UINT64_MAX);
 		free(map.slots);
 	}
+	if (!rc && log_is_sharded(log))
+		rc = sharded_drop(log);
 	reef_leave(log->reef);
 	if (rc)
 		return rc;
@@ -229,9 +279,14 @@ static int try_drop(struct reef_space *space, const char *name)
 		return object_forget(space, name, 0, NULL);
 	if (rc == -REEF_ECORRUPT)
 		return object_unbind(&log.object, name);
+	if (!rc && log_is_sharded(&log))
+		rc = make_room(&log);
 	if (!rc && state != LOG_DROPPED)
 		rc = begin_drop(&log);
-	return rc ? rc : finish_drop(&log, name);
+	if (!rc)
+		rc = finish_drop(&log, name);
+	free_room(&log);
+	return rc;
 }
 
 int reef_log_drop(struct reef_space *space, const char *name)
@@ -260,19 +315,12 @@ static int try_open(struct reef_space *space, const char *name,
 
 	if (rc || state != LOG_DROPPED)
 		return rc == -REEF_EINDOUBT ? -EAGAIN : rc;
-	rc = finish_drop(log, name);
+	if (log_is_sharded(log) && !log->sharded)
+		rc = make_room(log);
+	if (!rc)
+		rc = finish_drop(log, name);
+	free_room(log);
 	return rc && rc != -REEF_EINDOUBT ? rc : -EAGAIN;
-}
-
-static int make_room(struct reef_log *log)
-{
-	uint32_t most = LOG_WINDOW_BYTES / log->options.cell;
-
-	most = most < WINDOW_MAX ? most : WINDOW_MAX;
-	log->window = most < log->options.segment ? most : log->options.segment;
-	log->words = calloc(log->window, 8);
-	log->cells = malloc((size_t)log->window * log->options.cell);
-	return log->name && log->words && log->cells ? 0 : -ENOMEM;
 }
 
 int reef_log_open(struct reef_space *space, const char *name,
@@ -285,9 +333,8 @@ int reef_log_open(struct reef_space *space, const char *name,
 	if (given)
 		options = *given;
 	set_defaults(&options);
-	if (!are_limits(&options) ||
-	    options.flags &
-		    ~(REEF_LOG_EXISTING | REEF_LOG_RENEW | REEF_LOG_SINGLE))
+	if (!are_limits(&options) || !are_flags(options.flags) ||
+	    options.flags & ~(REEF_LOG_EXISTING | REEF_LOG_RENEW | FIXED_FLAGS))
 		return -EINVAL;
 	log = calloc(1, sizeof(*log));
 	if (!log)
@@ -295,9 +342,10 @@ int reef_log_open(struct reef_space *space, const char *name,
 	log->lacking = LOG_NOWHERE;
 	for (attempt = 0; rc == -EAGAIN && attempt < LOG_ATTEMPTS; attempt++)
 		rc = try_open(space, name, &options, log);
-	log->name = strdup(name);
-	if (!rc)
-		rc = make_room(log);
+	if (!rc) {
+		log->name = strdup(name);
+		rc = log->name ? make_room(log) : -ENOMEM;
+	}
 	if (rc) {
 		reef_log_close(log);
 		return log_told(rc);
@@ -306,14 +354,26 @@ int reef_log_open(struct reef_space *space, const char *name,
 	return 0;
 }
 
+/* SHARDED: what was appended early comes in, and another may have the shard. */
+static void leave_shard(struct reef_log *log)
+{
+	if (!log->sharded->own.at || log_enter(log, true))
+		return;
+	if (log_is_early(log))
+		(void)cut_now(log, NULL);
+	shard_let_go(log);
+	log_leave(log);
+}
+
 void reef_log_close(struct reef_log *log)
 {
 	if (!log)
 		return;
+	if (log->sharded && log->sharded->words)
+		leave_shard(log);
+	free_room(log);
 	log_row_free(log->row);
 	free(log->name);
-	free(log->words);
-	free(log->cells);
 	free(log);
 }
 
@@ -328,13 +388,20 @@ static int read_stats(struct reef_log *log, struct reef_log_stats *out)
 	if (rc)
 		return rc;
 	free(map.slots);
-	if (log->tail_at && !log_is_single(log))
+	if (log->sharded)
+		rc = sharded_count(log, &map.count);
+	if (rc)
+		return rc;
+	if (log->tail_at && !log_is_single(log) && !log->sharded)
 		rc = log_tail_read(log, &tail);
-	if (rc && rc != -EACCES && rc != -ESHUTDOWN && rc != -EAGAIN)
+	if (rc && rc != -EACCES && rc != -ESHUTDOWN && rc != -EAGAIN &&
+	    !log_lacks_room(rc))
 		return rc;
 	*out = (struct reef_log_stats){
 		.options = log->options,
 		.first = log->first,
+		.tail = map.is_empty ? 0
+				     : (map.last + 1) * log->options.segment,
 		.segments = (uint32_t)map.count,
 		.generation = log_generation(log),
 		.sealed = log_tail_state(log->tail_word) == LOG_SEALED,
@@ -356,6 +423,8 @@ int reef_log_stats(struct reef_log *log, struct reef_log_stats *out)
 	log_leave(log);
 	if (!rc)
 		rc = reef_log_tail(log, &stats.tail);
+	if (log_lacks_room(rc))
+		rc = 0;
 	if (!rc)
 		*out = stats;
 	return log_told(rc);

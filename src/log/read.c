@@ -9,7 +9,7 @@
  *     head's. So no two readers differ.
  * (2) The READ of cells takes effect after that of words (F3b), so a word that
  *     is PRESENT has its cell. */
-#include "log/internal.h"
+#include "log/shard.h"
 
 #include "base/checksum.h"
 #include "base/log.h"
@@ -262,8 +262,36 @@ static int match_generation(struct window *window)
 		return rc;
 	if (generation == log_generation(log))
 		return LATER;
-	return generation == log_next_generation(log_generation(log)) ? AT_END
-								      : GO_ON;
+	if (generation == log_next_generation(log_generation(log)))
+		return AT_END;
+	/* (R10) No segment is further ahead than that. */
+	return is_older(generation, log_generation(log)) ? GO_ON
+							 : -REEF_ECORRUPT;
+}
+
+/* Where there is no tail, and no room for one: 1, if nothing is at or behind
+ * the first position of the window, so that it is the end of what is there. */
+static int is_last(struct window *window)
+{
+	struct reef_log *log = window->log;
+	const uint32_t size = log->options.segment;
+	uint64_t *words = malloc(8 * (size_t)size);
+	struct log_found found = window->segment;
+	uint32_t i = slot_of(log, window->from);
+	int rc = words ? 0 : -ENOMEM;
+
+	while (!rc) {
+		rc = reef_read(log->reef, found.at + log_word_offset(0), words,
+			       8 * (size_t)size);
+		while (!rc && i < size && !words[i])
+			i++;
+		if (rc || i < size)
+			break;
+		i = 0;
+		rc = log_find(log, found.index + 1, &found);
+	}
+	free(words);
+	return rc == -ENOENT || rc == -ESHUTDOWN ? 1 : rc;
 }
 
 /* The first position of the window is 0. AT_END: it is the end of the log.
@@ -285,6 +313,11 @@ static int resolve(struct window *window, uint64_t *wait_ns)
 	if (log_tail_state(log->tail_word) == LOG_SEALED)
 		return -REEF_ECORRUPT;
 	rc = log_tail_read(log, &tail);
+	if (log_lacks_room(rc)) {
+		int last = is_last(window);
+
+		return last == 1 ? AT_END : last ? last : rc;
+	}
 	if (rc == -EACCES)
 		return AT_END;
 	if (rc)
@@ -329,7 +362,18 @@ static int give(struct reading *reading, const void *bytes, size_t size)
 	return reading->said ? TOLD : 0;
 }
 
-static int give_long(struct reading *reading, const uint8_t *bytes,
+/* True if a long entry's block says that it is of the position to be given. */
+static bool is_placed(const struct reading *reading, uint32_t i,
+		      uint64_t position)
+{
+	const struct log_sharded *sharded = reading->log->sharded;
+
+	return sharded ? position >> 63 &&
+				 (position & 0xfffff) == sharded->slots[i]
+		       : position <= reading->next;
+}
+
+static int give_long(struct reading *reading, const uint8_t *bytes, uint32_t i,
 		     uint64_t word)
 {
 	const struct log_entry *head = (const struct log_entry *)(void *)bytes;
@@ -337,19 +381,24 @@ static int give_long(struct reading *reading, const uint8_t *bytes,
 		log_step_size(log_word_step(word)) - (uint32_t)sizeof(*head);
 
 	if (head->body != reading->log->object.body ||
-	    head->position != reading->next || head->size > room ||
+	    !is_placed(reading, i, head->position) || head->size > room ||
 	    reef_crc32c(0, head + 1, head->size) != head->crc)
 		return -REEF_ECORRUPT;
 	return give(reading, head + 1, head->size);
 }
 
-static int give_short(struct reading *reading, const uint8_t *cell,
-		      uint64_t word)
+static int give_short(struct reading *reading, uint32_t i, uint64_t word)
 {
-	uint32_t size = log_word_size(word);
+	struct reef_log *log = reading->log;
+	const uint8_t *cell = log->cells + (size_t)i * log->stride;
+	uint32_t size = log_word_size(word), seed = (uint32_t)reading->next;
 
-	if (size > reading->log->options.cell ||
-	    reef_crc32c((uint32_t)reading->next, cell, size) != (uint32_t)word)
+	if (log->sharded) {
+		cell += 8;
+		seed = log->sharded->slots[i];
+	}
+	if (size > log->options.cell ||
+	    reef_crc32c(seed, cell, size) != (uint32_t)word)
 		return -REEF_ECORRUPT;
 	return give(reading, cell, size);
 }
@@ -369,14 +418,9 @@ static int give_window(struct reading *reading, const struct window *window)
 		rc = 0;
 		if (is_entry(word)) {
 			rc = log_word_is_long(word)
-				     ? give_long(reading, window->longs[i],
+				     ? give_long(reading, window->longs[i], i,
 						 word)
-				     : give_short(reading,
-						  log->cells +
-							  (size_t)i *
-								  log->options
-									  .cell,
-						  word);
+				     : give_short(reading, i, word);
 			/* What is damaged is told when a read begins with it.
 			 */
 			if (rc == -REEF_ECORRUPT && reading->given)
@@ -410,6 +454,23 @@ static int judge(struct reading *reading, int rc)
 	}
 }
 
+/* The same of a SHARDED log, whose words are all decided. */
+static int read_sharded(struct reading *reading, struct window *window)
+{
+	uint64_t next;
+	int rc = sharded_read(window->log, window->from, window->most,
+			      &window->count, &next);
+
+	window->most = window->log->window;
+	if (!rc && window->count)
+		rc = read_longs(window);
+	if ((rc == -REEF_ELOST || rc == -REEF_ECORRUPT) && !reading->given)
+		reading->next = window->count ? window->from + 1 : next;
+	if (rc == -REEF_ELOST || rc == -REEF_ECORRUPT)
+		return reading->given ? AT_END : rc;
+	return rc || window->count ? rc : AT_END;
+}
+
 /* READ a window and give it. AT_END: no more now.  LATER, 0: go on. */
 static int read_some(struct reading *reading, uint64_t *wait_ns)
 {
@@ -419,14 +480,19 @@ static int read_some(struct reading *reading, uint64_t *wait_ns)
 		.from = reading->next,
 		.most = reading->most - reading->given,
 	};
+	bool is_judged = false;
 	int rc = log_enter(log, false);
 
 	if (rc)
 		return rc;
 	if (window.from < log->first)
 		rc = -ERANGE;
-	if (!rc)
+	if (!rc && log->sharded) {
+		rc = read_sharded(reading, &window);
+		is_judged = true;
+	} else if (!rc) {
 		rc = read_window(&window);
+	}
 	if (!rc && !window.count && window.is_blocked) {
 		rc = reading->given ? AT_END : resolve(&window, wait_ns);
 		if (REEF_MUTATED(LOG_HOLE_SKIPPED) && rc == LATER) {
@@ -435,7 +501,7 @@ static int read_some(struct reading *reading, uint64_t *wait_ns)
 		}
 	}
 	log_leave(log);
-	if (rc < 0)
+	if (rc < 0 && !is_judged)
 		rc = judge(reading, rc);
 	else if (!rc && window.count)
 		rc = give_window(reading, &window);
@@ -476,6 +542,18 @@ int reef_log_read(struct reef_log *log, uint64_t from, uint32_t most,
 
 static int fill_inside(struct reef_log *log, uint64_t position)
 {
+	/* Nothing is drawn; (S7) of shard.h makes the holes. */
+	if (log->sharded) {
+		uint64_t end;
+		int tail_rc = sharded_tail(log, &end);
+
+		if (tail_rc)
+			return tail_rc;
+		return position < log->first || position >= end ? -ERANGE
+								: -EEXIST;
+	}
+
+	uint32_t slot = slot_of(log, position), back;
 	struct log_found found;
 	uint64_t now, tail;
 	int rc;
@@ -490,16 +568,18 @@ static int fill_inside(struct reef_log *log, uint64_t position)
 	rc = log_find(log, position / log->options.segment, &found);
 	if (rc)
 		return rc == -ENOENT ? -ERANGE : rc;
-	rc = log_cas(log->reef,
-		     found.at + log_word_offset(slot_of(log, position)), 0,
-		     LOG_HOLE, &now);
+	rc = log_cas(log->reef, found.at + log_word_offset(slot), 0, LOG_HOLE,
+		     &now);
 	if (rc)
 		return rc;
-	if (log_word_state(now) == LOG_WORD_MEMBER)
-		rc = log_cas(log->reef,
-			     found.at + log_word_offset(slot_of(log, position) -
-							log_word_back(now)),
+	if (log_word_state(now) == LOG_WORD_MEMBER) {
+		back = log_word_back(now);
+		/* (R10) */
+		if (!back || back > slot)
+			return -REEF_ECORRUPT;
+		rc = log_cas(log->reef, found.at + log_word_offset(slot - back),
 			     0, LOG_HOLE, &now);
+	}
 	if (rc)
 		return rc;
 	log_wake_all(log, found.at);

@@ -25,8 +25,12 @@ struct reader_name {
 static int make_name(const char *log, const char *reader,
 		     struct reader_name *out)
 {
-	int length = snprintf(out->text, sizeof(out->text), "%s" MARK "%s", log,
-			      reader);
+	int length;
+
+	if (!reader)
+		return -EINVAL;
+	length = snprintf(out->text, sizeof(out->text), "%s" MARK "%s", log,
+			  reader);
 
 	return length < (int)sizeof(out->text) ? 0 : -ENAMETOOLONG;
 }
@@ -372,7 +376,7 @@ int reef_reader_open(struct reef_log *log, const char *name,
 		options = *given;
 	if (!options.window)
 		options.window = WINDOW;
-	if (!name[0] || options.window < READER_WINDOW_MIN ||
+	if (!name || !name[0] || options.window < READER_WINDOW_MIN ||
 	    options.window > READER_WINDOW_MAX ||
 	    options.flags & ~(REEF_READER_EXISTING | REEF_READER_GROUP |
 			      REEF_READER_NEW))

@@ -96,11 +96,12 @@ struct reef_reader {
 	uint64_t *mine;	  /* what we claimed; 0: nothing */
 	uint64_t *doubts; /* what we may have claimed, and did not give */
 	bool has_doubts;
-	bool has_lost;	    /* others were given what we had */
-	uint64_t *seen;	    /* what is watched for redeliver_ns, since */
-	uint64_t *since_ns; /* then */
-	bool *is_over;	    /* its session has ended, or its time is over */
-	uint64_t sweep_ns;  /* when sessions are looked at again */
+	bool has_lost;	     /* others were given what we had */
+	uint64_t *seen;	     /* what is watched for redeliver_ns, since */
+	uint64_t *since_ns;  /* then */
+	bool *is_over;	     /* its session has ended, or its time is over */
+	uint64_t sweep_ns;   /* when sessions are looked at again */
+	uint32_t sweep_slot; /* from here on */
 	/* What was read. */
 	struct reader_entry *entries;
 	uint32_t count, room;

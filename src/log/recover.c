@@ -1,15 +1,17 @@
 /* recover.c - what a dead session left: is a block still part of a log?
  *
- *   segment  if its word of the directory names it
+ *   segment  if its word of the directory names it; so of a shard
  *   tail     if the log's tail word does
- *   entry    if the word of its position does, and counts. A word that is not
- *            set yet becomes a HOLE first: then it never will.
+ *   entry    if a word from its position on does, and counts. A cut is one;
+ *            an entry of a shard if its cell names it, and is counted.
  *
  * What only lost memory could name is not live. (R10) What a block says of
  * itself may be nonsense: a block that names no log is part of none. */
-#include "log/internal.h"
+#include "log/shard.h"
 
 #include <errno.h>
+
+#define SCAN 64u /* words at a time */
 
 /* True if what would name a block is gone for good, or never was there. */
 static bool is_gone(int rc)
@@ -33,17 +35,31 @@ static int segment_is_live(struct reef *reef, struct reef_space *space,
 			   uint64_t address)
 {
 	struct log_segment head;
-	uint64_t word;
+	uint64_t word, tail;
 	int rc = reef_read(reef, address, &head, sizeof(head));
 
-	if (!rc && head.magic != LOG_SEGMENT_MAGIC)
+	static_assert(offsetof(struct log_segment, slot) ==
+			      offsetof(struct log_shard, slot),
+		      "both have it");
+	if (!rc && head.magic != LOG_SEGMENT_MAGIC && head.magic != SHARD_MAGIC)
 		return 0;
 	if (!rc)
 		rc = reef_read(reef, head.slot, &word, 8);
 	if (rc)
 		return is_gone(rc) ? 0 : rc;
-	if (log_slot_state(word) != LOG_SLOT_MADE)
+	if (head.magic == SHARD_MAGIC ? shard_word_state(word) == SHARD_FREE
+				      : log_slot_state(word) != LOG_SLOT_MADE)
 		return 0;
+	/* Who made it came too late for whoever dropped the log. */
+	if (head.magic == SHARD_MAGIC) {
+		rc = reef_read(reef,
+			       head.body + offsetof(struct log_body, tail),
+			       &tail, 8);
+		if (rc)
+			return is_gone(rc) ? 0 : rc;
+		if (log_tail_state(tail) == LOG_DROPPED)
+			return 0;
+	}
 	return names(space, word, address);
 }
 
@@ -67,13 +83,14 @@ static int tail_is_live(struct reef *reef, struct reef_space *space,
 	return names(space, word, address);
 }
 
-/* Find the segment of an entry. 1: *at is its address.  0: there is none. */
+/* Find a segment. 1: *at is its address.  0: there is none. */
 static int find_segment(struct reef *reef, struct reef_space *space,
 			const struct log_entry *entry,
-			const struct log_body *body, uint64_t *at)
+			const struct log_body *body, uint64_t index,
+			uint64_t *at)
 {
-	uint64_t index = entry->position / body->segment, word;
 	struct log_segment head;
+	uint64_t word;
 	int rc = reef_read(reef,
 			   entry->body + sizeof(*body) +
 				   8 * (index % body->segments),
@@ -91,36 +108,84 @@ static int find_segment(struct reef *reef, struct reef_space *space,
 	       head.index == index;
 }
 
-/* What the word of a position is; 0 becomes HOLE first. */
-static int settle_word(struct reef *reef, uint64_t segment, uint64_t slot,
-		       uint64_t *word)
+/* Whether a word of a segment counts and names the block; words[0] is that of
+ * `first`. Whoever appended it is FENCED, or has left the reef_enter in which
+ * it did: what is 0 stays so, or is another's. */
+static int is_in_words(struct reef *reef, struct reef_space *space,
+		       uint64_t segment, uint64_t first, const uint64_t *words,
+		       uint32_t count, uint64_t block)
 {
-	uint64_t at = segment + log_word_offset(slot);
-	int rc = reef_read(reef, at, word, 8);
+	uint64_t head, back;
+	uint32_t i;
+	int rc;
 
-	if (!rc && !*word)
-		rc = log_cas(reef, at, 0, LOG_HOLE, word);
+	(void)space;
+	for (i = 0; i < count; i++)
+		if (words[i] && log_word_is_long(words[i]) &&
+		    log_word_state(words[i]) != LOG_WORD_HOLE &&
+		    (words[i] & LOG_BLOCK_MASK) == block)
+			break;
+	if (i == count)
+		return 0;
+	if (log_word_state(words[i]) == LOG_WORD_PRESENT)
+		return 1;
+	back = log_word_back(words[i]);
+	if (back > first + i)
+		return 0;
+	rc = reef_read(reef, segment + log_word_offset(first + i - back), &head,
+		       8);
+	if (rc)
+		return is_gone(rc) ? 0 : rc;
+	return log_word_state(head) == LOG_WORD_PRESENT;
+}
+
+/* Scan a segment from a slot on, a few words first, as most stand there. */
+static int is_in_segment(struct reef *reef, struct reef_space *space,
+			 uint64_t segment, uint64_t slot, uint32_t size,
+			 uint64_t block)
+{
+	uint64_t words[SCAN];
+	uint32_t count;
+	int rc = 0;
+
+	for (; !rc && slot < size; slot += count) {
+		count = size - slot < SCAN ? (uint32_t)(size - slot) : SCAN;
+		rc = reef_read(reef, segment + log_word_offset(slot), words,
+			       8 * (size_t)count);
+		if (rc)
+			return is_gone(rc) ? 0 : rc;
+		rc = is_in_words(reef, space, segment, slot, words, count,
+				 block);
+	}
 	return rc;
 }
 
-static int is_in_word(struct reef *reef, struct reef_space *space,
-		      uint64_t segment, uint64_t slot, uint64_t address)
+/* Look for the word that names a block, from its position on. Segments are made
+ * one after the other: the first that is not there is the end, but for those
+ * that are lost or were trimmed. */
+static int is_in_log(struct reef *reef, struct reef_space *space,
+		     const struct log_entry *entry, const struct log_body *body,
+		     uint64_t address)
 {
-	uint64_t word, head;
-	int rc = settle_word(reef, segment, slot, &word);
+	uint64_t position = entry->position, index, segment, block;
+	uint32_t missing = 0;
+	int rc = reef_short_address(space, address, &block);
 
-	if (!rc && log_word_state(word) == LOG_WORD_MEMBER &&
-	    log_word_back(word) <= slot) {
-		rc = settle_word(reef, segment, slot - log_word_back(word),
-				 &head);
-		if (!rc && log_word_state(head) != LOG_WORD_PRESENT)
-			return 0;
+	if (position < body->first && !(body->high))
+		position = body->first;
+	index = position / body->segment;
+	while (!rc && missing < body->segments) {
+		rc = find_segment(reef, space, entry, body, index, &segment);
+		missing = rc == 1 ? 0 : missing + 1;
+		if (rc == 1)
+			rc = is_in_segment(reef, space, segment,
+					   index == position / body->segment
+						   ? position % body->segment
+						   : 0,
+					   body->segment, block);
+		index++;
 	}
-	if (rc)
-		return is_gone(rc) ? 0 : rc;
-	if (log_word_state(word) == LOG_WORD_HOLE || !log_word_is_long(word))
-		return 0;
-	return names(space, word, address);
+	return is_gone(rc) ? 0 : rc;
 }
 
 static int entry_is_live(struct reef *reef, struct reef_space *space,
@@ -128,7 +193,6 @@ static int entry_is_live(struct reef *reef, struct reef_space *space,
 {
 	struct log_entry entry;
 	struct log_body body;
-	uint64_t segment = 0;
 	int rc = reef_read(reef, address, &entry, sizeof(entry));
 
 	if (!rc)
@@ -138,10 +202,12 @@ static int entry_is_live(struct reef *reef, struct reef_space *space,
 	if (body.magic != LOG_BODY_MAGIC || !body.segment || !body.segments)
 		return 0;
 	reef_enter(reef);
-	rc = find_segment(reef, space, &entry, &body, &segment);
-	if (rc == 1)
-		rc = is_in_word(reef, space, segment,
-				entry.position % body.segment, address);
+	if (entry.position >> 63 && entry.position != UINT64_MAX) {
+		rc = sharded_entry_is_live(reef, space, &entry, &body, address);
+		reef_leave(reef);
+		return is_gone(rc) ? 0 : rc;
+	}
+	rc = is_in_log(reef, space, &entry, &body, address);
 	reef_leave(reef);
 	return rc;
 }

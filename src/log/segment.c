@@ -42,24 +42,29 @@ int log_map_read(struct reef_log *log, struct log_map *map)
 {
 	uint32_t count = log->options.segments, i;
 	uint64_t index, *slots = calloc(count, 8);
+	uint64_t floor = 0;
 	struct reef_access accesses[] = {
 		log_read_of(log->object.body, &map->body, sizeof(map->body)),
 		log_read_of(log->object.body + sizeof(map->body), slots,
 			    8 * count),
+		log_read_of(log_floor_at(log), &floor, 8),
 	};
-	int rc = slots ? reef_execute(log->reef, accesses, 2) : -ENOMEM;
+	int rc = slots ? reef_execute(log->reef, accesses,
+				      log_is_sharded(log) ? 3 : 2)
+		       : -ENOMEM;
 
 	if (rc) {
 		free(slots);
 		return rc;
 	}
+	map->base = log_is_sharded(log) ? floor : map->body.first;
 	map->slots = slots;
 	map->is_empty = true;
 	map->last = map->count = 0;
 	for (i = 0; i < count; i++) {
 		if (log_slot_state(slots[i]) == LOG_SLOT_TRIMMED)
 			continue;
-		index = log_slot_index(log, map->body.first, i, slots[i]);
+		index = log_slot_index(log, map->base, i, slots[i]);
 		if (index == LOG_NOWHERE)
 			continue;
 		if (map->is_empty || index > map->last)
@@ -178,8 +183,7 @@ int log_install(struct reef_log *log, uint64_t index, uint32_t generation,
 	struct reef_space *space = log->object.space;
 	uint64_t at, block, word, now;
 	int rc = reef_alloc_kind(space, REEF_BLOCK_LOG_SEGMENT,
-				 log_cell_offset(log, log->options.segment),
-				 &at);
+				 log_segment_size(log), &at);
 
 	if (rc)
 		return rc;

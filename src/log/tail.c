@@ -4,7 +4,7 @@
  *                          \------------seal---------> SEALED --> DROPPED
  *
  * The rules are in layout.h: (3), (5), (6), (9), (11). */
-#include "log/internal.h"
+#include "log/shard.h"
 
 #include "base/log.h"
 #include "base/mutant.h"
@@ -130,19 +130,43 @@ int log_tail_read(struct reef_log *log, struct log_tail *tail)
 	return is_out_of_reach(rc) ? replace_tail(log) : rc;
 }
 
-int log_draw(struct reef_log *log, uint32_t count, uint64_t *position)
+/* The FAA, and the accesses of others in the same list. */
+static int draw_with(struct reef_log *log, uint32_t count,
+		     struct reef_access *accesses, uint32_t used,
+		     uint64_t *before)
+{
+	uint64_t at = log->tail_at + offsetof(struct log_tail, draw);
+
+	if (!used)
+		return reef_faa(log->reef, at, count, before);
+	accesses[used] = (struct reef_access){
+		.kind = REEF_FAA,
+		.address = at,
+		.operand = count,
+	};
+	(void)reef_execute(log->reef, accesses, used + 1);
+	*before = accesses[used].result;
+	return accesses[used].status;
+}
+
+int log_draw(struct reef_log *log, uint32_t count, struct reef_access *accesses,
+	     uint32_t used, uint64_t *position)
 {
 	uint64_t before;
-	int rc = log->tail_at
-			 ? reef_faa(log->reef,
-				    log->tail_at +
-					    offsetof(struct log_tail, draw),
-				    count, &before)
-			 : -EFAULT;
+	int rc = log->tail_at ? draw_with(log, count, accesses, used, &before)
+			      : -EFAULT;
 
 	/* A draw in doubt is a hole. */
 	if (rc == -REEF_EINDOUBT)
 		return -EAGAIN;
+	/* Nothing was drawn, because something before it failed. */
+	if (rc == -REEF_ENOTDONE) {
+		while (used && (!accesses[used - 1].status ||
+				accesses[used - 1].status == -REEF_ENOTDONE))
+			used--;
+		rc = used ? accesses[used - 1].status : -EAGAIN;
+		return rc == -REEF_EINDOUBT || rc == -REEF_ELOST ? -EAGAIN : rc;
+	}
 	/* (R10) */
 	if (!rc && log_draw_generation(before) != log_generation(log))
 		rc = -EFAULT;
@@ -386,6 +410,13 @@ static int pass_holes(struct reef_log *log, uint64_t index, uint32_t slot,
 	return 0;
 }
 
+/* (R10) The directory has no more than this, whatever its words say. */
+static bool is_within(const struct reef_log *log, const struct log_map *map,
+		      uint64_t index)
+{
+	return map->last - index < log->options.segments;
+}
+
 /* The end of the generation that the tail word has: behind its last entry,
  * which is looked for from its last segment back, as segments are made ahead;
  * and behind the holes that follow it. Not behind any hole: who replaces a
@@ -400,7 +431,8 @@ static int find_end(struct reef_log *log, const struct log_map *map,
 	uint32_t used = 0;
 	int rc = 0;
 
-	for (index = map->last + 1; !used && index-- > 0;) {
+	for (index = map->last + 1;
+	     !used && index-- > 0 && is_within(log, map, index);) {
 		word = map->slots[index % log->options.segments];
 		if (log_slot_generation(word) ==
 		    log_next_generation(generation)) {
@@ -491,7 +523,8 @@ static int clip(struct reef_log *log, uint64_t draw, uint64_t *position)
 		rc = log_refresh(log, false);
 		rc = rc ? rc : -EAGAIN;
 	}
-	for (index = map.last + 1; !rc && index-- > 0;) {
+	for (index = map.last + 1;
+	     !rc && index-- > 0 && is_within(log, &map, index);) {
 		word = map.slots[index % log->options.segments];
 		if (log_slot_generation(word) == generation &&
 		    log_slot_state(word) == LOG_SLOT_MADE)
@@ -556,6 +589,8 @@ static int tell_tail(struct reef_log *log, uint64_t *position)
 		*position = 0;
 		return 0;
 	}
+	if (log->sharded)
+		return sharded_tail(log, position);
 	if (log_is_single(log) || log_tail_state(log->tail_word) == LOG_SEALED)
 		return log_end(log, position);
 	rc = read_both(log, position);
@@ -598,6 +633,10 @@ int reef_log_first(struct reef_log *log, uint64_t *position)
 int reef_log_seal(struct reef_log *log)
 {
 	int rc = log_enter(log, true), attempt;
+
+	/* What was appended early comes in first. */
+	if (!rc && log->sharded && log_is_early(log))
+		(void)cut_now(log, NULL);
 
 	for (attempt = 0; !rc && attempt < LOG_ATTEMPTS; attempt++) {
 		rc = log_renew(log, log_generation(log), true, NULL, NULL);

@@ -6,7 +6,7 @@
  * A trimmer may die anywhere: the next trim, or whoever makes a segment of a
  * log that keeps only so much, goes on; blocks that are named by nothing are
  * found by recovery. (9), (10) of layout.h. */
-#include "log/internal.h"
+#include "log/shard.h"
 
 #include "base/log.h"
 #include "base/mutant.h"
@@ -16,20 +16,25 @@
 
 #define BATCH 64u /* READs at once */
 
-/* Move `first` up to a position. */
-static int raise_first(struct reef_log *log, uint64_t position)
+int log_raise(struct reef_log *log, uint64_t at, uint64_t value, uint64_t *now)
 {
-	uint64_t at = log->object.body + offsetof(struct log_body, first);
-	uint64_t first, before;
-	int rc = reef_read(log->reef, at, &first, 8);
+	uint64_t is, before;
+	int rc = reef_read(log->reef, at, &is, 8);
 
-	while (!rc && first < position) {
-		before = first;
-		rc = log_cas(log->reef, at, before, position, &first);
+	while (!rc && is < value) {
+		before = is;
+		rc = log_cas(log->reef, at, before, value, &is);
 	}
-	if (!rc)
-		log->first = first;
+	if (!rc && now)
+		*now = is;
 	return rc;
+}
+
+int log_raise_first(struct reef_log *log, uint64_t position)
+{
+	return log_raise(log,
+			 log->object.body + offsetof(struct log_body, first),
+			 position, &log->first);
 }
 
 /* --- taking segments out --- */
@@ -118,7 +123,7 @@ int log_unlink(struct reef_log *log, const struct log_map *map,
 	for (i = 0; !rc && i < log->options.segments; i++) {
 		if (log_slot_state(map->slots[i]) != LOG_SLOT_MADE)
 			continue;
-		index = log_slot_index(log, map->body.first, i, map->slots[i]);
+		index = log_slot_index(log, map->base, i, map->slots[i]);
 		if (index < index_end)
 			rc = unlink_one(log, index, map->slots[i], words);
 	}
@@ -141,7 +146,7 @@ static int find_limit(struct reef_log *log, const struct log_map *map,
 	    log_tail_state(log->tail_word) == LOG_SEALED)
 		return log_end(log, limit);
 	rc = log_tail_position(log, limit);
-	if (rc != -E2BIG && rc != -ENOSPC)
+	if (!log_lacks_room(rc))
 		return rc;
 	*limit = map->last < 2 ? 0 : (map->last - 2) * log->options.segment;
 	return 0;
@@ -161,7 +166,7 @@ static int trim_inside(struct reef_log *log, uint64_t position)
 	if (!rc && position > limit && !REEF_MUTATED(LOG_TRIM_AHEAD))
 		rc = -ERANGE;
 	if (!rc)
-		rc = raise_first(log, position);
+		rc = log_raise_first(log, position);
 	if (!rc && !map.is_empty) {
 		end = log->first / log->options.segment;
 		/* (10) */
@@ -182,7 +187,8 @@ int reef_log_trim(struct reef_log *log, uint64_t position)
 		return rc;
 	rc = -EAGAIN;
 	for (attempt = 0; rc == -EAGAIN && attempt < LOG_ATTEMPTS; attempt++) {
-		rc = trim_inside(log, position);
+		rc = log_is_sharded(log) ? sharded_trim(log, position)
+					 : trim_inside(log, position);
 		/* It is sealed since, or has another tail. */
 		if (rc == -ESHUTDOWN || rc == -EAGAIN) {
 			rc = log_refresh(log, false);
@@ -236,7 +242,7 @@ void log_retain(struct reef_log *log, uint64_t last)
 	uint64_t position = (last - 1) * log->options.segment;
 	struct log_map map;
 
-	if (!keep && !log->options.keep_bytes)
+	if (log_is_sharded(log) || (!keep && !log->options.keep_bytes))
 		return;
 	if (log_map_read(log, &map))
 		return;
@@ -251,7 +257,7 @@ void log_retain(struct reef_log *log, uint64_t last)
 		index = 0;
 	else if (index > map.last - 2)
 		index = map.last - 2;
-	if (index && !raise_first(log, index * log->options.segment))
+	if (index && !log_raise_first(log, index * log->options.segment))
 		(void)log_unlink(log, &map, index);
 	free(map.slots);
 }

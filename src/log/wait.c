@@ -11,7 +11,7 @@
  *     after a pause that grows from a 64th to a quarter of a session's TTL.
  * (3) A place is left by whoever took it, if that segment is still the log's;
  *     who finds that the inbox is gone clears it. */
-#include "log/internal.h"
+#include "log/shard.h"
 
 #include "base/log.h"
 
@@ -30,6 +30,7 @@ struct place {
 struct waiter {
 	struct reef_log *log;
 	uint64_t position;
+	uint64_t index; /* of the word; SHARDED: of the next cut's */
 	/* Where places are to be, as the last look found. */
 	struct log_found wanted[SEGMENTS];
 	struct place places[SEGMENTS];
@@ -46,10 +47,15 @@ static uint64_t place_at(uint64_t segment, uint32_t number)
 void log_wake(struct reef_log *log, uint64_t segment, const uint64_t *places)
 {
 	const struct reef_wake wake = {.object = log->object.block};
-	uint64_t inbox;
+	uint64_t inbox, any = 0;
 	uint32_t i;
 	int rc;
 
+	/* Mostly nobody waits. */
+	for (i = 0; i < LOG_PLACES; i++)
+		any |= places[i];
+	if (!(any & LOG_PLACE_TAKEN))
+		return;
 	for (i = 0; i < LOG_PLACES; i++) {
 		inbox = places[i] & LOG_BLOCK_MASK;
 		if (!(places[i] & LOG_PLACE_TAKEN) || inbox == log->inbox)
@@ -211,7 +217,7 @@ static int want_last(struct waiter *waiter)
 static int look_in(struct waiter *waiter, const struct log_found *segment)
 {
 	struct reef_log *log = waiter->log;
-	uint64_t slot = waiter->position % log->options.segment, word;
+	uint64_t slot = waiter->index % log->options.segment, word;
 	struct log_tail tail;
 	int rc = reef_read(log->reef, segment->at + log_word_offset(slot),
 			   &word, 8);
@@ -221,13 +227,14 @@ static int look_in(struct waiter *waiter, const struct log_found *segment)
 	if (word)
 		return 1;
 	/* A segment of the next generation is not in use yet. */
-	if (!log_is_single(log) && segment->generation == log_generation(log)) {
+	if (!log_is_single(log) && !log->sharded &&
+	    segment->generation == log_generation(log)) {
 		rc = log_tail_read(log, &tail);
-		/* A new tail: there is a hole now. Who may only read goes by
-		 * the word. */
+		/* A new tail: there is a hole now. Who may only read, or has no
+		 * room for one, goes by the word. */
 		if (rc == -EAGAIN || rc == -ESHUTDOWN)
 			return 1;
-		if (rc && rc != -EACCES)
+		if (rc && rc != -EACCES && !log_lacks_room(rc))
 			return rc;
 		if (!rc && log_draw_position(tail.draw) > waiter->position)
 			return 1;
@@ -253,7 +260,14 @@ static int look(struct waiter *waiter)
 	rc = log_enter(log, false);
 	if (rc)
 		return rc;
-	rc = log_find(log, waiter->position / log->options.segment, &found);
+	waiter->index = waiter->position;
+	if (log->sharded && waiter->position >= log->first)
+		rc = sharded_look(log, waiter->position, &waiter->index);
+	if (rc) {
+		log_leave(log);
+		return rc;
+	}
+	rc = log_find(log, waiter->index / log->options.segment, &found);
 	if (waiter->position < log->first || rc == -ERANGE ||
 	    rc == -REEF_ELOST || rc == -REEF_ECORRUPT)
 		rc = 1;

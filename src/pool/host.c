@@ -28,7 +28,7 @@ struct host_keep {
 	int (*start_holder)(void *context, int listen_fd, const char *path,
 			    const char *folder);
 	void *holder_context;
-	struct reef_keep_image_report *saved;
+	struct reef_host_saved *saved;
 };
 
 /* A secret as a whole, for its keys. */
@@ -223,7 +223,9 @@ static int open_holder(struct reef_host *host,
 	struct reef_holder_options holder = {
 		.start = start_holder,
 		.context = host,
+		.only_found = !options->keep_holder,
 	};
+	int rc;
 
 	if (!options->start_holder || !options->with_node || !host->run)
 		return 0;
@@ -238,7 +240,8 @@ static int open_holder(struct reef_host *host,
 		return -ENOMEM;
 	}
 	holder.path = host->keep->path;
-	return reef_holder_open(&holder, &host->keep->holder);
+	rc = reef_holder_open(&holder, &host->keep->holder);
+	return rc == -ENOENT && holder.only_found ? 0 : rc;
 }
 
 /* Open the fabrics that the node lends through: its holder is told whom they
@@ -374,14 +377,26 @@ static int open_image(struct reef_host *host,
 	return rc;
 }
 
-/* Make one keep of the holder and the image. An image that is not wanted is
- * there to be spent, should the holder have memory. */
+/* True if an earlier process of the node left an image. */
+static bool has_image(const struct reef_host *host,
+		      const struct reef_host_options *options)
+{
+	char path[PATH_MAX];
+
+	return (size_t)snprintf(path, sizeof(path), "%s/node-%u/%s",
+				options->data, host->node_key.node,
+				REEF_KEEP_IMAGE_MARK) < sizeof(path) &&
+	       !access(path, F_OK);
+}
+
+/* Make one keep of the holder and the image. */
 static int open_keep(struct reef_host *host,
 		     const struct reef_host_options *options)
 {
 	int rc = 0;
 
-	if (options->data && (options->keep_image || host->keep->holder))
+	if (options->data && (options->keep_image || host->keep->holder ||
+			      has_image(host, options)))
 		rc = open_image(host, options);
 	if (rc || (!host->keep->holder && !host->keep->image))
 		return rc;
@@ -389,7 +404,8 @@ static int open_keep(struct reef_host *host,
 		&(struct reef_keep_both_options){
 			.holder = host->keep->holder,
 			.image = host->keep->image,
-			.spend_only = !options->keep_image,
+			.saves = options->keep_image,
+			.holds = options->keep_holder,
 		},
 		&host->keep->both);
 }
@@ -506,7 +522,10 @@ void reef_host_stop(struct reef_host *host)
 	remove_target_files(host);
 	reef_node_stop(host->node);
 	if (host->node && host->keep->image && host->keep->saved)
-		*host->keep->saved = *reef_keep_image_report(host->keep->image);
+		*host->keep->saved = (struct reef_host_saved){
+			.image = *reef_keep_image_report(host->keep->image),
+			.has_holder = host->keep->holder != NULL,
+		};
 	reef_keep_both_destroy(host->keep->both);
 	reef_keep_image_destroy(host->keep->image);
 	reef_store_destroy(host->keep->store);

@@ -31,6 +31,12 @@
 
 struct reef_host;
 
+/* What a clean stop saved. */
+struct reef_host_saved {
+	struct reef_keep_image_report image;
+	bool has_holder; /* who has what could not be saved */
+};
+
 /* Zero means the default. */
 struct reef_host_options {
 	bool with_broker, with_node;
@@ -42,7 +48,7 @@ struct reef_host_options {
 	/* Starts a holder of the node's memory (holder.h), whose socket in
 	 * the runtime directory is hold.sock, or hold-NUMBER.sock of a node
 	 * without a broker here. folder: where it saves what nobody came for;
-	 * NULL: nowhere. NULL: nothing is kept. */
+	 * NULL: nowhere. NULL: there are no holders. */
 	int (*start_holder)(void *context, int listen_fd, const char *path,
 			    const char *folder);
 	void *holder_context;
@@ -52,12 +58,14 @@ struct reef_host_options {
 	struct reef_broker_options broker;
 	/* Likewise; broker: filled in if there is one here. */
 	struct reef_node_options node;
-	/* Keep the node's memory in node-NUMBER of the data directory, from a
-	 * stop to the next start: node/keep_both.h says which counts. */
-	bool keep_image;
+	/* Keep the node's memory from a stop to the next start, with its
+	 * holder, or in node-NUMBER of the data directory: node/keep_both.h
+	 * says which counts. What an earlier process left is taken without
+	 * these, too; then its holder goes at the next clean stop. */
+	bool keep_holder, keep_image;
 	struct reef_keep_image_options image;
-	/* Filled in at stop, if it is not NULL: what was saved. */
-	struct reef_keep_image_report *saved;
+	/* Filled in at stop, if it is not NULL. */
+	struct reef_host_saved *saved;
 };
 
 /* What a start does, in this order. */

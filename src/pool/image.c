@@ -162,7 +162,10 @@ static void put_about(struct reef_cursor_out *out,
 	reef_cursor_put(out, 8, about->confirmed);
 	reef_cursor_put(out, 4, about->space);
 	reef_cursor_put(out, 1, about->space_kind);
-	reef_cursor_put(out, 1, about->keeping);
+	/* The upper half of the byte was 0 before spaces had copies. */
+	reef_cursor_put(out, 1,
+			about->keeping |
+				(about->copies > 1 ? about->copies << 4 : 0));
 	reef_cursor_put(out, 8, about->quota);
 	put_text(out, about->name);
 	reef_cursor_put(out, 4, about->extents_count);
@@ -283,6 +286,8 @@ static int get_about(struct reef_image *image, uint64_t size)
 	about->space = (uint32_t)reef_cursor_get(&in, 4);
 	about->space_kind = (uint8_t)reef_cursor_get(&in, 1);
 	about->keeping = (uint8_t)reef_cursor_get(&in, 1);
+	about->copies = about->keeping >> 4 ? about->keeping >> 4 : 1;
+	about->keeping &= 15;
 	about->quota = reef_cursor_get(&in, 8);
 	about->name = get_text(&in);
 	rc = get_extents(&in, image);
@@ -293,6 +298,7 @@ static int get_about(struct reef_image *image, uint64_t size)
 	if (rc)
 		return rc;
 	if (in.failed || in.left >= PAGE || !is_zero(in.bytes, in.left) ||
+	    about->copies > 2 ||
 	    (about->kind != REEF_IMAGE_NODE && about->kind != REEF_IMAGE_SPACE))
 		return -REEF_ECORRUPT;
 	return 0;

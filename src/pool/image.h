@@ -67,6 +67,7 @@ struct reef_image_about {
 	/* Of a space. */
 	uint32_t space;
 	uint8_t space_kind, keeping;
+	uint8_t copies; /* that it is to have: 1, 2 */
 	uint64_t quota; /* 0: none */
 	struct reef_text name;
 	const struct reef_image_name *names;

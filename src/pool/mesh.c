@@ -330,7 +330,7 @@ static const char *const preference[] = {"shm", "verbs", "tcp", "sim"};
 static bool is_final(int rc)
 {
 	return !rc || rc == -REEF_EFENCED || rc == -EBUSY || rc == -EDQUOT ||
-	       rc == -REEF_EFORKED || rc == -REEF_EHOSTDEAD;
+	       rc == -ECANCELED || rc == -REEF_EFORKED || rc == -REEF_EHOSTDEAD;
 }
 
 /* True if the address is of that kind, and may lead to the peer. */

@@ -123,6 +123,9 @@ int reef_rpc_connect(struct reef_rpc *rpc, const char *addresses,
 /* Connected peers only: close the link (calls under way get -REEF_EINDOUBT) and
  * give up the peer. NULL is fine. */
 void reef_peer_close(struct reef_peer *peer);
+/* Wait for nothing that this peer was asked: calls under way get
+ * -REEF_EINDOUBT. The link stays. */
+void reef_peer_abandon(struct reef_peer *peer);
 /* Keep the peer, not its link. Also fine after reef_rpc_destroy. */
 void reef_peer_ref(struct reef_peer *peer);
 void reef_peer_unref(struct reef_peer *peer);

@@ -39,6 +39,11 @@ void rpc_calls_end(struct rpc_peer *peer, int status)
 		rpc_call_end(call, status);
 }
 
+void reef_peer_abandon(struct reef_peer *peer)
+{
+	rpc_calls_end((struct rpc_peer *)peer, -REEF_EINDOUBT);
+}
+
 bool rpc_end_answered(struct rpc_peer *peer,
 		      const struct reef_pool_header *header,
 		      const struct reef_body *body,

@@ -387,6 +387,18 @@ static const struct reef_config_setting table[REEF_SET_COUNT] = {
 			.uses = DOOR,
 			.help = "the space of its databases",
 		},
+	[REEF_SET_REDIS_COPIES] =
+		{
+			.name = "redis-copies",
+			.variable = "REEF_REDIS_COPIES",
+			.type = REEF_CONFIG_NUMBER,
+			.initial = "1",
+			.least = 1,
+			.most = 2,
+			.uses = DOOR,
+			.help = "copies of its memory, if the space "
+				"is new",
+		},
 	[REEF_SET_REDIS_DATABASES] =
 		{
 			.name = "redis-databases",
@@ -728,6 +740,8 @@ static void read_redis(const struct reef_config *config,
 	out->unix_path = reef_config_text(config, REEF_SET_REDIS_UNIX);
 	out->save = reef_config_text(config, REEF_SET_REDIS_SAVE);
 	out->space = reef_config_text(config, REEF_SET_REDIS_SPACE);
+	out->copies =
+		(uint8_t)reef_config_number(config, REEF_SET_REDIS_COPIES);
 	out->password_file =
 		reef_config_text(config, REEF_SET_REDIS_PASSWORD_FILE);
 	out->databases =

@@ -70,6 +70,7 @@ enum reef_settings_index {
 	REEF_SET_REDIS_UNIX,
 	REEF_SET_REDIS_SAVE,
 	REEF_SET_REDIS_SPACE,
+	REEF_SET_REDIS_COPIES,
 	REEF_SET_REDIS_DATABASES,
 	REEF_SET_REDIS_THREADS,
 	REEF_SET_REDIS_PASSWORD_FILE,
@@ -107,6 +108,7 @@ struct reef_redis_settings {
 	const char *unix_path; /* NULL: there is no runtime directory */
 	const char *save;      /* file; NULL: there is no data directory */
 	const char *space;
+	uint8_t copies;				  /* of a new space */
 	const char *password_file;		  /* NULL: none */
 	uint32_t databases, threads, clients_max; /* threads 0: by machine */
 	uint64_t idle_ns, keepalive_ns;		  /* 0: never */

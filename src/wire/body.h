@@ -26,7 +26,7 @@
 #define REEF_POOL_STRICT 4u    /* a new one never has fewer copies */
 /* Bits of flags in replies with rows. */
 #define REEF_POOL_MORE 1u      /* ask again, after the last row */
-#define REEF_POOL_UNCHANGED 2u /* no rows: the version is still that */
+#define REEF_POOL_UNCHANGED 2u /* no extents: the version is still that */
 /* Of space_extents: the rows, of all pages, are all that there is. Else they
  * are what changed since the version that was asked with. */
 #define REEF_POOL_WHOLE 4u
@@ -233,6 +233,8 @@ union reef_ask {
 		uint64_t pool;	/* whose memory it has; 0: it has none */
 		uint32_t keeps; /* 1: its memory outlasts its lives */
 		uint32_t nic;	/* 1: its NIC does atomics, not its CPU (F6) */
+		/* 1: it has forgotten nothing since it confirmed that. */
+		uint32_t remembers;
 	} node_register;
 	struct {
 		uint64_t incarnation;

@@ -46,8 +46,8 @@ struct reef_counters {
 	uint64_t hits, misses;
 	uint64_t damaged; /* gets that met bytes that nobody wrote so */
 	/* How long calls took, by reef_latency_bounds_ns: those that waited for
-	 * a fabric, and lookups in place by a sample. latency_ns: all of them
-	 * together. */
+	 * a fabric; gets and changes of maps in place by a sample. latency_ns:
+	 * all of them together. */
 	uint64_t latencies[REEF_LATENCIES];
 	uint64_t latency_ns;
 };

@@ -22,12 +22,14 @@ enum reef_block_kind {
 	REEF_BLOCK_TREE_HEAD = 13,  /* a node of it, wherever it is now */
 	REEF_BLOCK_TREE_BLOCK = 14, /* a node of it, at one time */
 	REEF_BLOCK_TREE_ENTRY = 15,
+	REEF_BLOCK_TXN = 16,	     /* a transaction: index/entry/intent.h */
 	REEF_BLOCK_LOG_SEGMENT = 24, /* of a log: src/log */
 	REEF_BLOCK_LOG_TAIL = 25,
-	REEF_BLOCK_LOG_ENTRY = 26,  /* one that is longer than a cell */
-	REEF_BLOCK_FILE_INODE = 32, /* of a file: src/file */
-	REEF_BLOCK_FILE_INDEX = 33, /* words of its chunks */
-	REEF_BLOCK_FILE_CHUNK = 34, /* its bytes */
+	REEF_BLOCK_LOG_ENTRY = 26,   /* one that is longer than a cell */
+	REEF_BLOCK_FILE_INODE = 32,  /* of a file: src/file */
+	REEF_BLOCK_FILE_INDEX = 33,  /* words of its chunks */
+	REEF_BLOCK_FILE_CHUNK = 34,  /* its bytes */
+	REEF_BLOCK_FILE_INTENT = 35, /* a rename under way */
 	REEF_BLOCK_KINDS = 256
 };
 

@@ -34,7 +34,7 @@
 
 struct reef_field;
 
-#define REEF_POOL_VERSION 5
+#define REEF_POOL_VERSION 6
 
 enum reef_pool_type {
 	REEF_POOL_REQUEST = 1,

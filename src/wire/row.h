@@ -57,6 +57,7 @@ struct reef_row_node {
 	uint64_t capacity, used; /* bytes */
 	uint32_t extents;
 	uint64_t silent_ns;    /* since it was heard */
+	uint8_t is_away;       /* it has no link to the broker */
 	uint64_t machine_free; /* bytes of its machine */
 	/* What the session that is told proves to it; 0 in lists. */
 	uint8_t secret[REEF_SECRET_SIZE];

@@ -93,6 +93,9 @@ static inline bool reef_recovery_may_pass(int error)
 /* The formats of addresses bound these. */
 #define REEF_ORDINALS_MAX (1u << 18)
 #define REEF_EXTENT_SIZE_MAX (UINT64_C(1) << 32)
+/* Where a quota has room for less, there is no smaller extent: it would hold
+ * hardly more than its own tables. */
+#define REEF_EXTENT_SIZE_LEAST (UINT64_C(2) << 20)
 #define REEF_EXTENT_ALIGN 4096
 
 /* Extents of a space are numbered by ordinals, so that 18 bits, and 20 for an

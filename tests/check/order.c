@@ -95,7 +95,9 @@ static const char *gather(struct check *check)
 		     event->kind == ORDER_APPEND && j < event->count; j++)
 			check->entries[check->entries_count++] = (struct entry){
 				.value = event->value + j,
-				.position = event->result == ORDER_DONE
+				.position = event->result == ORDER_DONE &&
+							    event->position !=
+								    ORDER_NEVER
 						    ? event->position + j
 						    : ORDER_NEVER,
 				.append = i,
@@ -284,7 +286,10 @@ static const char *check_times(struct check *check)
 		check->event = moment->event;
 		switch (moment->what) {
 		case RETURNS:
-			if (moment->position >= highest)
+			if (moment->position >= highest &&
+			    (!check->history->is_early ||
+			     event_of(check, moment->event)->kind ==
+				     ORDER_TAIL))
 				highest = moment->position + 1;
 			if (event_of(check, moment->event)->kind ==
 				    ORDER_APPEND &&
@@ -313,6 +318,49 @@ static const char *check_times(struct check *check)
 	return wrong;
 }
 
+/* --- EARLY: the appends of a handle; values grow as they are called --- */
+
+static const char *check_handles(struct check *check)
+{
+	uint64_t *next;
+	uint32_t handles = 0;
+	const char *wrong = NULL;
+	size_t i;
+
+	for (i = 0; i < check->history->count; i++)
+		if (event_of(check, i)->handle >= handles)
+			handles = event_of(check, i)->handle + 1;
+	next = calloc(handles + 1, sizeof(*next));
+	if (!next)
+		return "no memory";
+	for (i = 0;
+	     check->history->is_early && !wrong && i < check->entries_count;
+	     i++) {
+		const struct entry *entry = &check->entries[i];
+		const struct order_event *append =
+			event_of(check, entry->append);
+		uint64_t *after = &next[append->handle];
+
+		check->event = entry->append;
+		if (append->result != ORDER_DONE)
+			continue;
+		if (entry->position == ORDER_NEVER) {
+			if (check->history->is_complete &&
+			    !check->history->may_lose &&
+			    (*after || !check->history->trimmed) &&
+			    *after >= check->history->trimmed)
+				wrong = "(8) what was acknowledged early is "
+					"nowhere";
+			continue;
+		}
+		if (entry->position < *after)
+			wrong = "(5) a handle's entries are out of order";
+		*after = entry->position + 1;
+	}
+	free(next);
+	return wrong;
+}
+
 /* --- (8) --- */
 
 static const char *check_end(struct check *check)
@@ -325,6 +373,7 @@ static const char *check_end(struct check *check)
 
 		check->event = entry->append;
 		if (event_of(check, entry->append)->result == ORDER_DONE &&
+		    entry->position != ORDER_NEVER &&
 		    entry->position >= check->history->trimmed &&
 		    !entry->in_last && !is_lost(check, entry->position))
 			return "(8) what was acknowledged is not there";
@@ -335,8 +384,8 @@ static const char *check_end(struct check *check)
 const char *order_check(const struct order_history *history, size_t *event)
 {
 	static const char *(*const rules[])(struct check *) = {
-		gather,	    check_sights, check_acknowledged,
-		check_rows, check_times,  check_end,
+		gather,	     check_sights,  check_acknowledged, check_rows,
+		check_times, check_handles, check_end,
 	};
 	struct check check = {.history = history};
 	const char *wrong = NULL;

@@ -18,6 +18,11 @@
  * (8) What was acknowledged, and is not below `trimmed`, was seen by the last
  *     read of all, if the history says that there was one.
  *
+ * Of an EARLY log an append does not know its position. There (5) holds for the
+ * appends of one handle, and for what was called after a tail had been told;
+ * and (8), where nobody saw an entry, for those behind another of their handle
+ * that was not trimmed.
+ *
  * Positions that were lost are not judged.
  *
  * Thread: owner. */
@@ -51,7 +56,8 @@ struct order_event {
 	uint64_t value;		  /* APPEND: of the first; SIGHT */
 	uint32_t count;		  /* APPEND: values, each one more */
 	uint32_t client;	  /* for people */
-	uint64_t position;	  /* APPEND: of the first, if DONE */
+	uint32_t handle;	  /* EARLY: by which it was appended */
+	uint64_t position;	  /* APPEND: of the first, if DONE; or NEVER */
 	uint64_t called_at, returned_at;
 	bool is_last; /* SIGHT: of the last read of all */
 };
@@ -61,6 +67,8 @@ struct order_history {
 	size_t count;
 	uint64_t trimmed; /* below it anything may be gone */
 	bool is_complete; /* all that is there was read in the end */
+	bool is_early;
+	bool may_lose; /* EARLY: it was sealed, or memory was lost */
 };
 
 /* Check a history, in any order of events. NULL: it is in order. Else which

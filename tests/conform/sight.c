@@ -311,9 +311,10 @@ static int orphan_client(struct host *host, void *arg)
 			.local = block,
 			.length = sizeof(block),
 		};
-	/* The clock of a virtual machine may jump. */
-	while (!rc &&
-	       (batches < 10000 || reef_now_ns() - start_ns < 30000000000ull)) {
+	/* The clock of a virtual machine may jump, and who kills the node have
+	 * to wait for a processor. */
+	while (!rc && (batches < 10000 ||
+		       reef_now_ns() - start_ns < 300000000000ull)) {
 		batch = (struct reef_batch){
 			.link = link, .ops = ops, .count = 8};
 		rc = run_batch(host, &batch);

@@ -231,6 +231,20 @@ def check_the_manual_has_no_option_that_help_has_not(shells):
             assert re.search(r"\b%s\b" % word, text), (name, word)
 
 
+def check_the_synopsis_has_every_command_and_verb(shells):
+    with open(SOURCE + "/man/reef.1", encoding="utf-8") as stream:
+        text = stream.read().split(".Sh SYNOPSIS\n")[1].split("\n.Sh ")[0]
+    found = {}
+    for part in text.split(".Nm\n")[1:]:
+        name, *words = re.findall(r"[\w-]+", " ".join(
+            re.findall(r"^\.Cm (.*)", part, re.M)))
+        found.setdefault(name, set()).update(words)
+    assert set(found) == set(commands()), set(found) ^ set(commands())
+    for name, words in found.items():
+        told, = shells.bash("reef %s " % name)
+        assert words == set(told[3:]), (name, words ^ set(told[3:]))
+
+
 def check_a_shell_that_it_does_not_know(_):
     done = subprocess.run([REEF, "completion", "csh"], check=False, text=True,
                           capture_output=True)

@@ -38,15 +38,21 @@ class Crowded(Watched):
                 return row["operations"]
         return 0
 
+    def renewed(self, process, count):
+        """Its operations and its seconds on the processor, at the moment when it
+        tells of more than so many: sessions tell now and then."""
+        until("it has done something", lambda: (
+            self.operations_of(process) > count))
+        return self.operations_of(process), processor_s(process.child.pid)
+
     def work_of(self, process, meanwhile):
         """Operations for a second on the processor, while that is done."""
-        begun = self.operations_of(process), processor_s(process.child.pid)
+        begun = self.renewed(process, self.operations_of(process))
         meanwhile()
-        until("it has done something", lambda: (
-            self.operations_of(process) > begun[0] and
-            processor_s(process.child.pid) > begun[1] + 0.5))
-        return (self.operations_of(process) - begun[0]) / (
-            processor_s(process.child.pid) - begun[1])
+        until("it was on the processor", lambda: (
+            processor_s(process.child.pid) > begun[1] + 1))
+        ended = self.renewed(process, self.operations_of(process))
+        return (ended[0] - begun[0]) / (ended[1] - begun[1])
 
 
 def connect(port, number):

@@ -11,11 +11,14 @@ import os
 import random
 import re
 import signal
+import socket
+import struct
 import sys
 import time
 
-from checks import run_checks
-from pool_processes import Workers, until
+from checks import Skipped, run_checks
+from pool_processes import SmallDisk, Workers, until
+from shm_wire import Accomplice
 
 REEF, WORKER = (os.path.abspath(name) for name in sys.argv[1:3])
 SOAK = os.environ.get("REEF_SOAK") == "1"
@@ -24,7 +27,9 @@ NODE_KILLS = 500 if SOAK else 20
 BOTH_KILLS = 250 if SOAK else 10
 LEND = ("--keep", "holder,image", "--lend", "64M")
 HOLDER = ("--keep", "holder", "--lend", "64M")
-BROKER = ("--ttl", "2s", "--node-ttl", "2s", "--extent-size", "4M")
+HOLDER_MAGIC, HOLDER_TAKE = 0x32646c68, 1  # src/pool/node/holder_wire.h
+NOBODY = 65534
+BROKER = ("--ttl", "4s", "--node-ttl", "2s", "--extent-size", "4M")
 
 
 class Kept(Workers):
@@ -38,8 +43,9 @@ class Kept(Workers):
         assert told == value + "\n", (key, told)
 
     def nothing_is_held(self):
-        until("nothing stays behind", lambda: not self.holders())
-        assert not os.path.exists(os.path.join(self.run, "hold.sock"))
+        super().nothing_is_held()
+        assert not os.path.exists(os.path.join(self.run, "hold.sock")), (
+            os.listdir(self.run))
 
     def doctor_says(self):
         """What the doctor says of this pool's holders."""
@@ -105,15 +111,17 @@ def check_clean_stop_saves_and_the_holder_goes(pool):
         said[0]), said
     assert up.stop() == 0, up.error
     pool.nothing_is_held()
-    assert "the next start reads it" in pool.doctor_finds("image of node-1")
+    said = pool.doctor_finds("image of node-1")
+    assert "the next start reads it" in said, said
     up = pool.up()
     assert "has again what it lent before" in up.out, up.out
-    assert "nobody reads it" in pool.doctor_finds("image of node-1")
+    said = pool.doctor_finds("image of node-1")
+    assert "nobody reads it" in said, said
     pool.has_value("a", "1")
     pool.do("map", "put", "work", "things", "a", "2")
     up.kill()
-    assert "somebody serves there" == pool.doctor_finds(
-        "socket %s/hold.sock" % pool.run)
+    said = pool.doctor_finds("socket %s/hold.sock" % pool.run)
+    assert said == "somebody serves there", said
     said = pool.doctor_says()
     assert len(said) == 1 and "waits for its next start" in said[0], said
     up = pool.up()
@@ -130,13 +138,39 @@ def check_image_that_cannot_be_saved_leaves_it_to_the_holder(pool):
     folder = os.path.join(pool.data, "node-1")
     os.mkdir(os.path.join(folder, "image"))
     os.mkdir(os.path.join(folder, "image", "in-the-way"))
-    up.stop()
+    assert up.stop() == 1, up.error
     assert "stays with its holder" in up.error, up.error
-    assert len(pool.holders()) == 1
+    for text in ("was not saved: ", "keeps it for 600 s", "start it again"):
+        assert text in up.error, (text, up.error)
+    assert len(pool.holders()) == 1, pool.holders()
     os.rmdir(os.path.join(folder, "image", "in-the-way"))
     os.rmdir(os.path.join(folder, "image"))
     pool.up()
     pool.has_value("a", "1")
+
+
+def check_full_disk_is_told_with_what_to_do(pool):
+    """The status of the stop says that nothing was saved. What it says is
+    what helps: room, a start and a stop."""
+    os.makedirs(pool.data, mode=0o700)
+    disk = SmallDisk(pool, pool.data, "6m")
+    up = pool.start("up", argv=disk.run(REEF, "up", *LEND, *BROKER,
+                                        "--keep-for", "77s")).saw("Ctrl-C")
+    pool.do("space", "create", "work")
+    with open(os.path.join(pool.home, "noise"), "wb") as stream:
+        stream.write(os.urandom(10 << 20))
+    pool.do("file", "put", "work", "f", os.path.join(pool.home, "noise"))
+    assert up.stop() == 1, (up.out, up.error)
+    for text in ("was not saved: No space left on device", "for 77 s",
+                 "MiB in " + pool.data, "start it again, and stop it"):
+        assert text in up.error, (text, up.error)
+    need = int(re.search(r"free (\d+) MiB", up.error).group(1))
+    disk.resize("%dm" % (need + 6))
+    up = pool.start("up", argv=disk.run(REEF, "up", *LEND,
+                                        *BROKER)).saw("Ctrl-C")
+    assert "from its holder" in up.out, up.out
+    assert up.stop() == 0, up.error
+    pool.nothing_is_held()
 
 
 def check_holder_alone_waits_for_a_while(pool):
@@ -144,7 +178,7 @@ def check_holder_alone_waits_for_a_while(pool):
     pool.do("space", "create", "work")
     pool.do("map", "put", "work", "things", "a", "1")
     assert up.stop() == 0, up.error
-    assert len(pool.holders()) == 1
+    assert len(pool.holders()) == 1, pool.holders()
     up = pool.up(*HOLDER, "--keep-for", "1s")
     pool.has_value("a", "1")
     # It was started by the first, and waits for as long as that one said.
@@ -274,6 +308,44 @@ def check_broker_and_node_killed_at_once(pool):
         BOTH_KILLS, finish(workers)))
 
 
+def lose_one_of_three(pool, *lend):
+    """A pool with two more nodes, of which one is killed with the broker."""
+    up = pool.up(*lend)
+    pool.do("space", "create", "work")
+    pool.do("map", "put", "work", "things", "a", "1")
+    pool.node("six", *lend)
+    lost = pool.node("seven", *lend)
+    lost.kill()
+    up.kill()
+
+
+def check_pool_comes_back_without_one_of_three(pool):
+    """The node that was killed with its broker comes back in another life, as
+    the witness that it was: the third is not waited for."""
+    lose_one_of_three(pool, *HOLDER)
+    up = pool.up(*HOLDER)
+    assert "from its holder" in up.out, up.out
+    pool.has_value("a", "1")
+    pool.do("map", "put", "work", "things", "b", "2")
+    assert "too few nodes follow" not in up.error, up.error
+    pool.node_is("seven", "away")
+
+
+def check_pool_waits_if_one_of_three_forgot(pool):
+    """As before, but nothing was kept: who came back may have followed another
+    broker, as the third does, perhaps. An operator is told what to do."""
+    nothing = ("--keep", "none", "--lend", "64M")
+    lose_one_of_three(pool, *nothing)
+    up = pool.start("up", "up", *nothing, *BROKER)
+    until("it says whom it waits for", lambda: (
+        "it waits for: seven. Start them" in up.error))
+    states = dict(line.split()[:2]
+                  for line in pool.do("node", "list").splitlines() if line)
+    assert states["six"] == "ok" and states["seven"] == "silent", states
+    pool.do("node", "remove", "seven")
+    pool.do("map", "put", "work", "others", "b", "2")
+
+
 def mapped_by(process):
     """What a process has mapped that is as large as an extent and shared."""
     found = set()
@@ -330,6 +402,80 @@ def check_stopped_client_of_the_old_life_is_ended(pool):
     finish(others)
     assert node.stop() == 0, node.error
     until("nothing stays behind", lambda: not pool.holders())
+
+
+# --- others on this machine ---
+
+
+def look_around(places, address):
+    """What another user meets at each place, and at a holder's socket: the
+    name of an error, or what was got."""
+    def open_one(path):
+        with open(path, "rb") as stream:
+            return "read %d" % len(stream.read(16))
+
+    def ask():
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as peer:
+            peer.settimeout(60)
+            peer.connect(address)
+            peer.send(struct.pack("<II104x", HOLDER_MAGIC, HOLDER_TAKE))
+            told, fds, _, _ = socket.recv_fds(peer, 4096, 16)
+            return "got %d and %d" % (len(told), len(fds))
+
+    met = []
+    for look in [lambda path=path: open_one(path) for path in places] + [ask]:
+        try:
+            met.append(look())
+        except OSError as error:
+            met.append(type(error).__name__)
+    return met
+
+
+def check_another_user(pool):
+    """Somebody else of this machine finds every door closed; and behind one
+    that was left open a holder that speaks with its own user alone."""
+    if os.geteuid() != 0:
+        raise Skipped("only root can be somebody else")
+    up = pool.up(*HOLDER)
+    pool.do("space", "create", "work")
+    pool.do("map", "put", "work", "things", "a", "1")
+    address = os.path.join(pool.run, "hold.sock")
+    places = ["/proc/%d/%s" % (pid, name) for pid in (
+        up.child.pid, *pool.holders()) for name in ("mem", "environ")]
+    places += filter(os.path.isfile, (
+        os.path.join(folder, name) for start in (pool.data, pool.run)
+        for folder, _, names in os.walk(start) for name in names))
+
+    def look():
+        def work(tell, wait):
+            os.setgroups([])
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
+            for _ in range(40):
+                met = look_around(places, address)
+            tell(met)
+        with Accomplice(work) as stranger:
+            return set(stranger.hear())
+
+    for path in (pool.home, os.path.dirname(pool.run)):
+        os.chmod(path, 0o755)
+    assert look() == {"PermissionError"}
+    os.chmod(pool.run, 0o755)
+    os.chmod(address, 0o777)
+    met = look()
+    assert met <= {"PermissionError", "got 0 and 0", "BrokenPipeError",
+                   "ConnectionResetError"} and len(met) > 1, met
+    up.kill()
+    met = look()
+    assert not any(what.startswith("got") and what != "got 0 and 0"
+                   for what in met), met
+    # Nor does a node come to a place where another could wait for it.
+    refused = pool.start("up", "up", *HOLDER, *BROKER)
+    assert refused.end() != 0, refused.out
+    os.chmod(pool.run, 0o700)
+    up = pool.up(*HOLDER)
+    assert "from its holder" in up.out, up.out
+    pool.has_value("a", "1")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ import threading
 import time
 
 from checks import run_checks
-from pool_processes import free_port, until
+from pool_processes import SmallDisk, free_port, until
 from redis_servers import Servers
 from redis_wire import Closed
 
@@ -242,9 +242,12 @@ def check_what_is_not_whole_is_refused(place):
     place.refused("space", "restore", image, text="EEXIST")
     place.refused("space", "restore", image, "other", text="EEXIST")
     place.refused("space", "restore", place.path("none"), text="no file")
-    place.refused("space", "save", "none", image, text="no space")
-    place.refused("space", "save", "redis", place.path("none/image"),
-                  text="no folder")
+    told = place.refused("space", "save", "none", image,
+                         text="no space \"none\"")
+    assert "folder" not in told, told
+    told = place.refused("space", "save", "redis", place.path("none/image"),
+                         text="no folder for " + place.path("none/image"))
+    assert "no space" not in told, told
     place.refused("space", "save", "redis", status=2, text="usage")
     place.refused("space", "save", "redis", image, "soon", status=2,
                   text="not a duration")
@@ -271,6 +274,24 @@ def check_what_is_not_whole_is_refused(place):
     place.restore(image)
 
 
+def check_full_disk_is_called_so(place):
+    place.pool()
+    place.do("space", "create", "s")
+    with open(place.path("noise"), "wb") as stream:
+        stream.write(os.urandom(4 << 20))
+    place.do("file", "put", "s", "f", place.path("noise"))
+    os.mkdir(place.path("disk"))
+    disk = SmallDisk(place, place.path("disk"), "1m")
+    path = place.path("disk/image")
+    save = place.start("save", argv=disk.run(REEF, "space", "save", "s", path))
+    assert save.end() == 1, (save.out, save.error)
+    assert path + ": No space left on device" in save.error, save.error
+    assert "node list" not in save.error, save.error
+    disk.resize("16m")
+    save = place.start("save", argv=disk.run(REEF, "space", "save", "s", path))
+    assert save.end() == 0, save.error
+
+
 def check_a_user_saves_only_what_they_manage(place):
     place.pool()
     place.do("space", "create", "owned")
@@ -284,6 +305,32 @@ def check_a_user_saves_only_what_they_manage(place):
     place.do("space", "drop", "hers", **ann)
     place.refused("space", "restore", place.path("image"), text="EPERM", **ann)
     place.restore(place.path("image"))
+
+
+def check_nothing_but_a_file_is_replaced(place):
+    """A device, a pipe or a folder of that name stays what it is; where a link
+    leads to a file, that file is replaced."""
+    place.pool()
+    place.do("space", "create", "a")
+    os.mkfifo(place.path("pipe"))
+    os.mkdir(place.path("folder"))
+    for name in ("pipe", "folder", "folder/", ""):
+        path = name and place.path(name)
+        before = path and os.lstat(path)
+        done = place.ask("space", "save", "a", path)
+        assert done.returncode == 1, (name, done)
+        assert "control characters" not in done.stderr, done.stderr
+        assert not path or os.lstat(path).st_ino == before.st_ino, name
+        assert place.ask("space", "restore", path).returncode == 1, name
+    with open(place.path("file"), "wb") as stream:
+        stream.write(b"of before")
+    os.symlink("file", place.path("link"))
+    place.do("space", "save", "a", place.path("link"))
+    assert os.path.islink(place.path("link"))
+    with open(place.path("file"), "rb") as stream:
+        assert stream.read(9) != b"of before"
+    place.do("space", "drop", "a")
+    place.restore(place.path("link"))
 
 
 def check_who_saves_may_die_or_stand_still(place):
@@ -598,6 +645,19 @@ def savers(place):
     return found
 
 
+def stop_between_sessions(place, saver):
+    """Stop a saver while it has no session: one that it had would stay, as
+    nobody lacks the memory that it holds back."""
+    for _ in range(200):
+        os.kill(saver, signal.SIGSTOP)
+        if not any(row["name"] == "reef saver"
+                   for row in place.status()["sessions"]):
+            return
+        os.kill(saver, signal.SIGCONT)
+        time.sleep(0.01)
+    raise AssertionError("the saver has a session all the time")
+
+
 def check_saver_started_again_leaves_what_is_used(place):
     """It dies while the pool runs, and some of a space was lost meanwhile:
     others use the rest of it."""
@@ -608,7 +668,7 @@ def check_saver_started_again_leaves_what_is_used(place):
     is_saved_again(place, "redis")
     door.process.stop()
     first = savers(place)
-    os.kill(first[0], signal.SIGSTOP)
+    stop_between_sessions(place, first[0])
     other.kill()
     until("some of it is lost", lambda: any(
         row["lost"] for row in place.status()["spaces"]))

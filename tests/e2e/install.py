@@ -135,6 +135,13 @@ def test_readme(installed):
         with open(source, "w", encoding="utf-8") as stream:
             stream.write(text)
         compile_and_run(installed, source, flags)
+        # Where no pool is it says so.
+        alone = subprocess.run(
+            [os.path.join(installed.root, "program")], capture_output=True,
+            text=True, check=False, env={
+                **os.environ, "REEF_POOL": "local",
+                "REEF_RUN": os.path.join(installed.root, "none")})
+        assert alone.returncode == 1 and "no pool" in alone.stderr, alone
 
 
 def test_symbols(installed):

@@ -4,7 +4,8 @@ Nodes, brokers and whole pools are killed, one of them or all at once, while
 programs work on a map (map_history.c) and redis-benchmark and others on doors:
 who kept running is not hurt beyond waiting, what was acknowledged is there, and
 what was seen can have been. Then pools end in worse ways: with another boot of
-their machine. With REEF_SOAK=1: hundreds of kills.
+their machine. Nodes of a space with two copies die for good, or come back. With
+REEF_SOAK=1: hundreds of kills.
 """
 
 import os
@@ -13,8 +14,10 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 from checks import run_checks
+from copied_space import Copies
 from map_histories import REEF, SOAK, Histories
 from pool_processes import free_port, until
 from redis_servers import Server
@@ -78,7 +81,7 @@ class Lives(Histories):
         assert status == 0 and ": linearizable" in out, out[-4000:]
         print("%s; %s" % (out.strip(), read.out.strip()), flush=True)
 
-    def histories(self, strike):
+    def histories(self, strike, kills=KILLS):
         """Rounds of work, in which strike() kills and starts again."""
         for number in range(ROUNDS):
             self.map = "map%d" % number
@@ -87,7 +90,7 @@ class Lives(Histories):
                        for kind in ("shm", "tcp", "shm", "tcp")]
             for worker in workers:
                 assert self.grows(worker, 50), (worker.out, worker.error)
-            for kill in range(KILLS):
+            for kill in range(kills):
                 strike(kill)
                 # All of them go on.
                 for worker in workers:
@@ -95,7 +98,7 @@ class Lives(Histories):
                         worker.name, worker.child.poll(), worker.out,
                         worker.error)
             self.finish(workers)
-        print("%d kills" % (ROUNDS * KILLS), flush=True)
+        print("%d kills" % (ROUNDS * kills), flush=True)
 
 
 def check_histories_broker_and_node(pool):
@@ -128,6 +131,39 @@ def check_histories_up_and_another_node(pool):
         pool.up_and_node(names, running)
 
     pool.histories(strike)
+
+
+def copies_are_killed(pool, keep):
+    """One node after the other of a space with two copies. It is missed, or
+    comes back before that, or somewhere in between; then all of the memory has
+    two copies again, before the next one dies."""
+    copies = Copies(pool, keep, "e2e")
+    took = []
+
+    def strike(kill):
+        name = copies.busiest()
+        copies.nodes[name].kill()
+        if kill % 3 == 0:
+            copies.fail_over(name)
+        elif kill % 3 == 1:
+            time.sleep(pool.random.uniform(0, 1.5))
+        copies.come_back(name)
+        copies.whole()
+        took.extend(copies.failovers()[-1:])
+
+    pool.histories(strike, KILLS // 2 if SOAK else 3)
+    took.sort()
+    assert took, pool.status()["events"]
+    print("%s: failover after a node was given up: median %d ms, worst %s ms" % (
+        keep, took[len(took) // 2], took[-5:]))
+
+
+def check_histories_copies_that_keep_nothing(pool):
+    copies_are_killed(pool, "none")
+
+
+def check_histories_copies_that_are_held(pool):
+    copies_are_killed(pool, "holder")
 
 
 class Setter(threading.Thread):
@@ -242,12 +278,13 @@ def check_stop_and_start_on_another_boot(pool):
             pool.do("space", "create", "work", REEF_FABRICS="tcp")
         else:
             assert "has again what it lent before" in up.out, up.out
-            assert pool.do("map", "get", "work", "things", "a",
-                           REEF_FABRICS="tcp") == "%d\n" % (boot - 1)
+            got = pool.do("map", "get", "work", "things", "a",
+                          REEF_FABRICS="tcp")
+            assert got == "%d\n" % (boot - 1), (boot, got)
         pool.do("map", "put", "work", "things", "a", str(boot),
                 REEF_FABRICS="tcp")
         assert up.stop(signal.SIGINT) == 0, up.error
-        assert not pool.holders()
+        pool.nothing_is_held()
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ What they noted is checked afterwards:
   nobody was given what had been acknowledged before it asked;
   nobody who read was stuck behind the dead (log_history.c looks).
 
+All of it with order by numbers, and with order by cuts.
+
 With REEF_SOAK=1: many times as many deaths.
 """
 
@@ -158,16 +160,16 @@ class Histories(Pool):
         while self.ended(self.history("drain", fabrics[0]), fabrics[0]):
             pass
 
-    def rounds(self, fabrics):
+    def rounds(self, fabrics, name="log"):
         for number in range(ROUNDS):
-            self.log = "log%d" % number
+            self.log = "%s%d" % (name, number)
             self.files, self.died = [], set()
             self.deaths(fabrics)
             wrong = check(self.files, self.died)
             assert not wrong, wrong
             self.do("log", "drop", "e2e", self.log)
-        print("%s: %d processes killed; the last log had %d notes" % (
-            ",".join(fabrics), ROUNDS * KILLS,
+        print("%s, %s: %d processes killed; the last log had %d notes" % (
+            name, ",".join(fabrics), ROUNDS * KILLS,
             sum(len(records_of(path)) for path in self.files)), flush=True)
 
 
@@ -195,6 +197,16 @@ def check_deaths_shm(pool):
 def check_deaths_tcp(pool):
     pool.up()
     pool.rounds(["tcp"])
+
+
+def check_cuts_shm(pool):
+    pool.up()
+    pool.rounds(["shm"], "cuts")
+
+
+def check_cuts_tcp(pool):
+    pool.up()
+    pool.rounds(["tcp"], "cuts")
 
 
 if __name__ == "__main__":

@@ -168,14 +168,18 @@ static int work_once(struct worker *worker, uint64_t timeout_ns)
 
 static int open_all(struct worker *worker, char **arguments)
 {
-	const struct reef_log_options options = {.segment = 256,
-						 .segments = 65536};
+	struct reef_log_options options = {.segment = 256, .segments = 65536};
 	const struct reef_reader_options group = {.flags = REEF_READER_GROUP,
 						  .window = 64};
 	const struct reef_space_options create = {.flags = REEF_SPACE_CREATE};
 	struct reef_space *space;
 	int rc = reef_open("local", NULL, &worker->reef);
 
+	/* The log's name says how it is ordered. */
+	if (!strncmp(arguments[3], "cuts", 4)) {
+		options.flags = REEF_LOG_SHARDED;
+		options.segments = 2048;
+	}
 	if (!rc)
 		rc = reef_space_open(worker->reef, arguments[2], &create,
 				     &space);

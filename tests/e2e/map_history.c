@@ -256,7 +256,7 @@ static int do_change(struct worker *worker, uint64_t key)
 static int do_put_many(struct worker *worker, uint64_t first)
 {
 	struct reef_map_item items[MANY] = {0};
-	struct record records[MANY];
+	struct record records[MANY] = {0};
 	uint8_t keys[MANY][8];
 	int rc, all;
 
@@ -319,7 +319,7 @@ static int do_scan(struct worker *worker, uint64_t first)
 		.last = -1,
 		.backward = below(worker, 2),
 	};
-	struct record records[RANGE];
+	struct record records[RANGE] = {0};
 	uint8_t low[8], high[8];
 	struct reef_range asked = {.from_size = 8, .to_size = 8};
 	int rc = 0, all;

@@ -13,11 +13,15 @@ import sys
 from checks import run_checks
 
 BUILD, SOURCE, LIBRARY = (os.path.abspath(path) for path in sys.argv[1:4])
-PACKAGES = {"reef", "libreef0", "libreef-dev", "reef-doc"}
+PACKAGES = {"reef", "libreef0", "libreef-dev", "libsqlite3-mod-reef",
+            "nbdkit-plugin-reef", "reef-doc"}
 # What debian/rules moves, and where debhelper puts libraries.
 MOVED = (("usr/lib/systemd/", "lib/systemd/"),
          ("usr/share/zsh/site-functions/", "usr/share/zsh/vendor-completions/"),
          ("usr/lib/libreef", "usr/lib/TRIPLET/libreef"),
+         ("usr/lib/nbdkit/", "usr/lib/TRIPLET/nbdkit/"),
+         ("usr/lib/reef_sqlite", "usr/lib/TRIPLET/reef_sqlite"),
+         ("usr/lib/reef_pages", "usr/lib/TRIPLET/reef_pages"),
          ("usr/lib/pkgconfig/", "usr/lib/TRIPLET/pkgconfig/"))
 
 
@@ -73,7 +77,9 @@ def check_control_and_changelog(_):
         package = {"threads": None, "libxxhash": "libxxhash-dev",
                    "libcrypto": "libssl-dev", "libssl": "libssl-dev",
                    "libmicrohttpd": "libmicrohttpd-dev",
-                   "libibverbs": "libibverbs-dev"}.get(library)
+                   "libibverbs": "libibverbs-dev",
+                   "nbdkit": "nbdkit-plugin-dev",
+                   "sqlite3": "libsqlite3-dev"}.get(library)
         if package:
             assert package in source["Build-Depends"], package
 

@@ -173,7 +173,8 @@ def check_names_are_text_and_all_is_legible(pool):
 
 
 def check_a_killed_node_turns_red(pool):
-    broker = pool.broker("--node-ttl", "2s", "--http", "127.0.0.1:0")
+    """As soon as its link is lost, whenever it is taken for dead."""
+    broker = pool.broker("--node-ttl", "5s", "--http", "127.0.0.1:0")
     pool.port = pool.http_port(broker)
     first = pool.node("first", "--lend", "64M")
     pool.node("second", "--lend", "64M")
@@ -184,7 +185,9 @@ def check_a_killed_node_turns_red(pool):
     assert page.run("return document.getElementById('health').innerText"
                     ) == "All is well"
     first.kill()
-    pool.node_is("first", "dead")
+    until("it is missed", lambda: not next(
+        row["linked"] for row in pool.status()["nodes"]
+        if row["name"] == "first"))
     known = page.run("return Number(document.body.dataset.pictures)")
     until("it is red", lambda: "bad" in pool.row("nodes", "first")[0])
     shown, colour, background = page.run("""
@@ -196,6 +199,9 @@ def check_a_killed_node_turns_red(pool):
     red, green, blue = map(int, re.findall(r"\d+", colour)[:3])
     assert red > 150 and red > 2 * green and red > 2 * blue, colour
     assert "bad" not in pool.row("nodes", "second")[0]
+    assert "silent" in page.run("return document.title")
+    until("it is dead", lambda: "dead" in pool.row("nodes", "first")[1])
+    assert "bad" in pool.row("nodes", "first")[0]
     assert "dead" in page.run("return document.title")
     least = page.run(CONTRAST)
     assert least[0] >= CONTRAST_MIN, (background, least)

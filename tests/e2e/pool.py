@@ -4,6 +4,7 @@ What a new user meets, what operators do, and what happens to brokers, nodes
 and files that fail. Programs that use its memory: load.py.
 """
 
+import base64
 import json
 import os
 import re
@@ -62,6 +63,10 @@ def check_readme(pool):
     script, port = ["set -e", "trap 'kill $(jobs -p) 2>/dev/null || :' EXIT",
                     "cd " + pool.home], free_port()
     for line in lines:
+        if line.startswith("sudo "):  # who is root needs none
+            if os.geteuid():
+                continue
+            line = line[len("sudo "):]
         script.append(line.replace("-p 7379", "-p %d" % port))
         # People are slower.
         if line.split("#")[0].strip().endswith("&"):
@@ -140,6 +145,26 @@ def check_session_of_the_dead(pool):
     assert re.search(r"^0*%x +away +- +- .* -$" % lock["session"], shown,
                      re.M), shown
     assert " away " in pool.do("session", "list")
+
+
+def check_session_that_dies_late(pool):
+    """Whoever dies with its broker may do so a moment after the next broker
+    has started: its session does not wait for its lease either."""
+    up = ("up", "--ttl", "600s")
+    first = pool.start("up", *up).saw("Ctrl-C")
+    pool.do("space", "create", "locks")
+    late = pool.start("late", "lock", "--space", "locks", "mine", "--",
+                      "sleep", "600")
+    session, = until("it is there", lambda: pool.status()["sessions"])
+    late.send(signal.SIGSTOP)
+    first.kill()
+    pool.start("up", *up).saw("Ctrl-C")
+    again, = pool.status()["sessions"]
+    assert (again["session"], again["state"], again["fabric"]) == (
+        session["session"], "alive", ""), again
+    late.kill()
+    until("its end", lambda: all(
+        row["state"] == "fenced" for row in pool.status()["sessions"]))
 
 
 def check_janitor(pool):
@@ -327,6 +352,19 @@ def check_logs(pool):
     assert "105" in pool.do("log", "stats", "a", "l")
     assert json.loads(pool.do("log", "list", "a", "--json"))["log"] == "l"
     assert "open" in pool.do("log", "list", "a")
+    # With order by cuts, each line by a process of its own.
+    for flag in ("--sharded", "--early"):
+        pool.do("log", "create", "a", "cuts" + flag, flag)
+        for i in range(5):
+            pool.do("log", "append", "a", "cuts" + flag, "line %d" % i)
+        assert pool.do("log", "tail", "a", "cuts" + flag, "-n", "2") == (
+            "line 3\nline 4\n")
+        stats = json.loads(pool.do(
+            "log", "stats", "a", "cuts" + flag, "--json"))
+        assert stats["sharded"] and stats["tail"] == 5, stats
+        assert stats["early"] == (flag == "--early"), stats
+        assert stats["segments"] == 1, stats
+        pool.do("log", "drop", "a", "cuts" + flag)
     # Who follows is told of the seal, and ends.
     pool.do("log", "seal", "a", "l")
     for follower in followers:
@@ -460,6 +498,181 @@ def check_trees(pool):
     pool.refused("tree", "drop", "a", "t", text="no tree \"t\"")
 
 
+def check_files(pool):
+    pool.start("up", "up", "--lend", "64M", "--extent-size", "4M").saw("Ctrl-C")
+    pool.do("space", "create", "a")
+    path, back = (os.path.join(pool.home, name) for name in ("in", "out"))
+    # More than one transfer, a hole of some chunks, an odd end.
+    large = os.urandom(1300000) + bytes(2000000) + b"the end"
+
+    def piped(*words, **more):
+        return subprocess.run([REEF, "file", *words], check=True, timeout=60,
+                              stdout=subprocess.PIPE, **more)
+
+    with open(path, "wb") as stream:
+        stream.write(large)
+    pool.refused("file", "get", "a", "f", back, text="no file \"f\" in a")
+    assert not os.path.exists(back) and not os.path.exists(back + ".part")
+    for fabrics in "shm", "tcp":
+        environment = pool.environment(REEF_FABRICS=fabrics)
+        pool.do("file", "put", "a", "f", path, REEF_FABRICS=fabrics)
+        pool.do("file", "get", "a", "f", back, REEF_FABRICS=fabrics)
+        with open(back, "rb") as stream:
+            assert stream.read() == large, fabrics
+        assert piped("cat", "a", "f", env=environment).stdout == large
+        piped("put", "a", "g", "-", "--chunk", "4K", input=large[::-1],
+              env=environment)
+        assert piped("get", "a", "g", "-", env=environment).stdout == \
+            large[::-1]
+    told = json.loads(pool.do("file", "stat", "a", "f", "--json"))
+    assert told["size"] == len(large) and told["chunk"] == 256 * 1024, told
+    # Zeroes take no memory.
+    assert told["taken"] < 2500000, told
+    assert "size     %d\n" % len(large) in pool.do("file", "stat", "a", "f")
+    rows = [json.loads(line) for line in pool.do(
+        "file", "list", "a", "--json").splitlines()]
+    assert {row["file"]: row["chunk"] for row in rows} == {
+        "f": 256 * 1024, "g": 4096}, rows
+    shown = pool.do("file", "list", "a")
+    assert shown.index("\nf ") < shown.index("\ng "), shown
+    assert "\ng " not in pool.do("file", "list", "a", "f")
+    told = json.loads(pool.do("file", "df", "a", "--json"))
+    assert told["files"] == 2 and told["size"] == 2 * len(large), told
+    assert told["used"] >= told["taken"], told
+    assert "files  2\n" in pool.do("file", "df", "a")
+    pool.do("file", "put", "a", "f", "/dev/null")
+    assert piped("cat", "a", "f", env=pool.environment()).stdout == b""
+    pool.do("file", "get", "a", "g", "/dev/null")
+    pool.do("file", "rm", "a", "g")
+    pool.refused("file", "rm", "a", "g", text="no file \"g\"")
+
+
+def check_files_refuse(pool):
+    """A put that fails leaves the file as it was, and nothing beside it."""
+    pool.start("up", "up", "--lend", "16M", "--extent-size", "4M").saw("Ctrl-C")
+    pool.do("space", "create", "a", "8M")
+    path = os.path.join(pool.home, "in")
+    with open(path, "wb") as stream:
+        stream.write(b"as before")
+    pool.do("file", "put", "a", "f", path)
+    for words, status, text in (
+            (["put", "a", "x/y", path], 1, "not a name for a file"),
+            (["put", "a", ".", path], 1, "not a name for a file"),
+            (["put", "a", "..", path], 1, "not a name for a file"),
+            (["put", "a", "x" * 256, path], 1, "ENAMETOOLONG"),
+            (["put", "a", "f", path + ".no"], 1, "No such file"),
+            (["put", "a", "f", pool.home], 1, "is a folder"),
+            (["get", "a", "f", pool.home], 1, "is a folder"),
+            (["get", "a", "f", path + "/x"], 1, "Not a directory"),
+            (["get", "a", "none"], 1, "no file \"none\" in a"),
+            (["put", "a", "f", path, "--chunk", "5000"], 2, "power of two"),
+            (["put", "a", "f", path, "--chunk", "32M"], 2, "power of two"),
+            (["list", "a", "--chunk", "4K"], 2, "does not take --chunk"),
+            (["df", "b"], 1, "no space \"b\""), (["df"], 2, "takes SPACE")):
+        pool.refused("file", *words, status=status, text=text)
+    with open(path, "wb") as stream:
+        stream.write(b"x" * (20 << 20))
+    pool.refused("file", "put", "a", "f", path, text="EDQUOT")
+    # What comes by a pipe ends in the middle: the signal is the exit status.
+    put = subprocess.Popen([REEF, "file", "put", "a", "f", "-"],
+                           stdin=subprocess.PIPE, env=pool.environment())
+    put.stdin.write(b"y" * 100000)
+    put.stdin.flush()
+    until("it has begun", lambda: ".put." in pool.do("file", "list", "a"))
+    put.send_signal(signal.SIGINT)
+    assert put.wait(60) == -signal.SIGINT
+    put.stdin.close()
+    assert pool.do("file", "list", "a").count("stays") == 1
+    assert pool.do("file", "cat", "a", "f") == "as before"
+
+
+def check_own_names(pool):
+    """What Reef itself keeps under a name is not for commands to change."""
+    pool.start("up", "up", "--lend", "256M").saw("Ctrl-C")
+    pool.do("space", "create", "a")
+    for name in "f", "~f":
+        pool.do("file", "put", "a", name, "/dev/null")
+    named = pool.do("name", "list", "a")
+    assert "~files" in named, named
+    for words in (
+            ["tree", "drop", "a", "~files"], ["tree", "create", "a", "~x"],
+            ["tree", "put", "a", "~files", "k", "v"],
+            ["tree", "delete", "a", "~files", "k"],
+            ["tree", "delete-range", "a", "~files", "--from", "a"],
+            ["map", "create", "a", "~x"], ["map", "put", "a", "~x", "k", "v"],
+            ["map", "delete", "a", "~files", "k"], ["map", "drop", "a", "~x"],
+            ["log", "create", "a", "~x"], ["log", "append", "a", "~x", "e"],
+            ["log", "trim", "a", "~x", "0"], ["log", "seal", "a", "~x"],
+            ["log", "forget", "a", "~x", "r"], ["log", "drop", "a", "~x"],
+            ["name", "bind", "a", "~x", "5"], ["name", "unbind", "a", "~files"],
+            ["lock", "--space", "a", "~x", "--", "true"],
+            ["lock", "--space", "a", "--drop", "~files"],
+            ["elect", "--space", "a", "~x", "--", "true"],
+            ["elect", "--space", "a", "--drop", "~files"]):
+        pool.refused(*words, status=2,
+                     text="names that begin with ~ are Reef's own")
+    for kind in "tree", "map", "log":
+        assert "~" not in pool.do(kind, "list", "a"), kind
+        assert pool.do(kind, "list", "a", "--json") == "", kind
+    # They can be looked at; and a file may have such a name.
+    assert json.loads(pool.do("tree", "stats", "a", "~files", "--json"))["keys"]
+    assert "~files" in pool.do("name", "look", "a", "~files")
+    pool.do("file", "rm", "a", "~f")
+    assert pool.do("name", "list", "a") == named
+    assert pool.do("file", "cat", "a", "f") == ""
+
+
+def check_dumps(pool):
+    """What is printed of keys and values is all of them, whatever they are."""
+    pool.start("up", "up", "--lend", "256M").saw("Ctrl-C")
+    pool.do("space", "create", "a")
+    pairs = {"plain": b"v", "\xe4": "\xe4\ufffd".encode(), b"x\xff": b"\xc3",
+             b"x\xfe": b"\0\xff", b"x\xef\xbf\xbd": b"", "a\\b\t\u202e": b"\n"}
+    pairs = {key if isinstance(key, bytes) else key.encode(): value
+             for key, value in pairs.items()}
+
+    def member(row, name):
+        assert (name in row) != (name + "_base64" in row), row
+        return (row[name].encode() if name in row
+                else base64.b64decode(row[name + "_base64"], validate=True))
+
+    def rows(*words):
+        return list(map(json.loads, pool.do(*words, "--json").splitlines()))
+
+    for kind in "map", "tree":
+        for key, value in pairs.items():
+            subprocess.run([REEF, kind, "put", "a", kind, key], input=value,
+                           check=True, timeout=60, env=pool.environment())
+        assert {member(row, "key"): member(row, "value") for row in rows(
+            kind, "scan", "a", kind)} == pairs, kind
+        # For people: what their locale can show.
+        for locale, a_umlaut in ("C", "\\xc3\\xa4"), ("C.UTF-8", "\xe4"):
+            shown = pool.do(kind, "scan", "a", kind, LC_ALL=locale)
+            other = "\ufffd" if locale != "C" else "\\xef\\xbf\\xbd"
+            assert sorted(shown.splitlines()) == sorted([
+                "plain", a_umlaut, "x\\xff", "x\\xfe", "x" + other,
+                "a\\x5cb\\x09\\xe2\\x80\\xae"]), (locale, shown)
+            shown = pool.do(kind, "scan", "a", kind, "--values", LC_ALL=locale)
+            for line in ("plain\tv", a_umlaut + "\t" + a_umlaut + other,
+                         "x\\xfe\t\\x00\\xff"):
+                assert line in shown.splitlines(), (line, shown)
+    row, = rows("map", "scan", "a", "map", "pl")
+    assert row == {"key": "plain", "value": "v"}, row
+    texts = [text for text in pairs.values() if text != b"\n"]
+    subprocess.run([REEF, "log", "append", "a", "l"],
+                   input=b"".join(text + b"\n" for text in texts),
+                   check=True, timeout=60, env=pool.environment())
+    for verb in "read", "tail":
+        assert [member(row, "text") for row in rows(
+            "log", verb, "a", "l")] == texts, verb
+    for key in pairs:
+        pool.do("file", "put", "a", key, "/dev/null")
+        row, = rows("file", "stat", "a", key)
+        assert member(row, "file") == key, row
+    assert {member(row, "file") for row in rows(
+        "file", "list", "a")} == set(pairs)
+
+
 def check_trees_like_maps(pool):
     """What a tree does as a map does it."""
     pool.start("up", "up", "--lend", "256M").saw("Ctrl-C")
@@ -568,6 +781,10 @@ def check_addresses_without_fabric(pool):
         "--run", os.path.join(pool.home, "other"),
         "--node-key", pool.node_key("other"), "--lend", "64M").saw("is up.")
     assert "tcp:" + place in node.out, node.out
+    # How the pool is used is said where its broker is.
+    for text in ("others reach", "reef_open", "reef user add"):
+        until("it is said", lambda t=text: t in broker.out)
+        assert text not in node.saw("Ctrl-C").out, node.out
     pool.node_is("other", "ok")
     assert "tcp:127.0.0.1:" in pool.nodes()["other"]["addresses"]
     assert "over tcp" in pool.do(
@@ -831,6 +1048,12 @@ def check_arguments(pool):
             (("user", "add"), "NAME"), (("session", "end"), "SESSION"),
             (("up", "--fly"), "--fly"), (("nothing",), "\"nothing\"")):
         pool.refused(*arguments, status=2, text=text)
+    for word, meant in (("mpa", "map"), ("statsu", "status"), ("spce", "space"),
+                        ("holdd", None), ("nothing", None), ("", None)):
+        told = pool.refused(word, status=2, text="no command \"%s\"" % word)
+        assert told.count("\n") == 2 and "reef help" in told, told
+        assert ("did you mean %s?" % meant in told if meant
+                else "mean" not in told), told
 
 
 def check_bad_orders(pool):
@@ -856,6 +1079,10 @@ def check_bad_orders(pool):
             (("user", "add", ""), "name"),
             (("space", "create", "z", "0"), "quota"),
             (("space", "create", "z", "much"), "much"),
+            (("space", "create", "z", "1M"), "at least 2 MiB"),
+            (("space", "create", "z", "2097151"), "at least 2 MiB"),
+            (("space", "create", "z", "3M", "--copies", "2"),
+             "at least 4 MiB with 2 copies"),
             (("space", "create", ""), "name"),
             (("space", "quota", "a", "0"), "quota"),
             (("space", "quota", "a", "5X"), "5X"),
@@ -864,6 +1091,10 @@ def check_bad_orders(pool):
         pool.refused(*order, status=2, text=text)
     after = pool.status()
     assert before["spaces"] == after["spaces"], after
+    # The least is enough to put something.
+    pool.do("space", "create", "least", "2M")
+    pool.do("map", "put", "least", "m", "key", "value")
+    pool.do("space", "drop", "least")
     assert len(pool.do("user", "list").splitlines()) <= 3
     pool.refused("status", "--pool", "reef://127.0.0.1:1", "--credential",
                  pool.run + "/owner.credential", text="127.0.0.1:1")

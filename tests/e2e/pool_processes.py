@@ -14,7 +14,9 @@ import subprocess
 import tempfile
 import time
 
-TIMEOUT_S = 60
+from checks import Skipped
+
+TIMEOUT_S = 120  # where many others run, too; nothing waits for it to pass
 LIBC = ctypes.CDLL(None)
 PR_SET_PDEATHSIG = 1
 
@@ -46,6 +48,33 @@ def until_said(say, probe):
             return answer
         assert time.monotonic() < end, "never came: " + say()
         time.sleep(0.01)
+
+
+class SmallDisk:
+    """A file system of its own in a directory, which only those see whom it
+    runs; it goes with the last of them."""
+
+    def __init__(self, pool, directory, size):
+        self.directory = directory
+        keeper = pool.start("disk", argv=[
+            "unshare", "--mount", "sh", "-c",
+            'mount -t tmpfs -o mode=700,size="$2" none "$1" && echo mounted; '
+            'exec sleep 3600', "sh", directory, size])
+        self.pid = keeper.child.pid
+        until("a disk, or why there is none", lambda: (
+            "mounted" in keeper.out or keeper.error or
+            keeper.child.poll() is not None))
+        if "mounted" not in keeper.out:
+            raise Skipped("a file system cannot be mounted here: " +
+                          keeper.error)
+
+    def run(self, *command):
+        """The words that run a command which sees it."""
+        return ["nsenter", "--mount", "--target", str(self.pid), *command]
+
+    def resize(self, size):
+        subprocess.run(self.run("mount", "-o", "remount,size=" + size,
+                                self.directory), check=True)
 
 
 def has_ended(pid):
@@ -145,11 +174,17 @@ class Pool:
                 process.kill()
         for pid in self.holders():
             os.kill(pid, signal.SIGTERM)
+            os.kill(pid, signal.SIGCONT)  # a check may have stopped it
             until("holder %d ends" % pid, lambda pid=pid: has_ended(pid))
         if kind and os.environ.get("REEF_E2E_KEEP"):
             print("kept: " + self.home)
         else:
             shutil.rmtree(self.home)
+
+    def nothing_is_held(self):
+        """A holder that was told to go does so a moment after its node."""
+        until_said(lambda: "nothing stays behind, but %s" % self.holders(),
+                   lambda: not self.holders())
 
     def holders(self):
         """The processes that hold memory of this pool's nodes."""

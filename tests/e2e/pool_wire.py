@@ -51,7 +51,8 @@ ROW_EXTENT, ROW_NODE, ROW_LINK = 1, 2, 9
 Token = collections.namedtuple("Token", "space rights era secret")
 NO_TOKEN = Token(0, 0, 0, bytes(32))
 Extent = collections.namedtuple(
-    "Extent", "number ordinal space node epoch state size copy keys read_keys")
+    "Extent", "number ordinal space node epoch state size copy twin keys "
+    "read_keys")
 Node = collections.namedtuple("Node", "number secret addresses incarnation")
 
 
@@ -73,11 +74,11 @@ def rows_of(data):
         if data[0] == ROW_EXTENT:
             form = "<IIIIIBQQIB4Q4Q"
             fields = struct.unpack_from(form, data, 1)
-            extents.append(Extent(*fields[:8], fields[10:14], fields[14:]))
+            extents.append(Extent(*fields[:9], fields[10:14], fields[14:]))
             data = data[1 + struct.calcsize(form):]
             continue
         assert data[0] == ROW_NODE, data[0]
-        form = "<IBQQQQQIQQ32s"
+        form = "<IBQQQQQIQBQ32s"
         fields = struct.unpack_from(form, data, 1)
         data = data[1 + struct.calcsize(form):]
         texts = []
@@ -85,7 +86,7 @@ def rows_of(data):
             size = struct.unpack_from("<H", data)[0]
             texts.append(data[2:2 + size].decode())
             data = data[2 + size:]
-        nodes.append(Node(fields[0], fields[10], texts[1], fields[2]))
+        nodes.append(Node(fields[0], fields[11], texts[1], fields[2]))
     return extents, nodes
 
 

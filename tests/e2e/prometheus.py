@@ -71,6 +71,49 @@ def check_what_is_made_of_the_table_is_committed(_):
         "run: tools/dashboards build/reef ops", differ)
 
 
+def dashboard():
+    with open(os.path.join(OPS, "grafana/reef.json"),
+              encoding="utf-8") as stream:
+        return json.load(stream)
+
+
+def check_the_dashboard_is_what_grafana_reads(_):
+    """By what Grafana says of the JSON of a dashboard; Debian has none to ask."""
+    board = dashboard()
+    assert board["uid"] and len(board["uid"]) <= 40 and board["title"], board
+    # Since 8.1 a source is named by its type and uid; 36 is the first with that.
+    assert board["schemaVersion"] >= 36 and board["version"] >= 1, board
+    assert "id" not in board, "a new one has none"
+    assert re.fullmatch(r"\d+[smhd]", board["refresh"]), board["refresh"]
+    sources = {one["name"]: one for one in board["templating"]["list"]}
+    assert list(sources) == ["datasource"], sources
+    assert (sources["datasource"]["type"], sources["datasource"]["query"]) == (
+        "datasource", "prometheus"), sources
+    panels = board["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    source = {"type": "prometheus", "uid": "${datasource}"}
+    taken = {}
+    for panel in panels:
+        at = panel["gridPos"]
+        assert at["w"] > 0 and at["h"] > 0 and at["x"] >= 0, panel
+        assert at["x"] + at["w"] <= 24, panel
+        for x in range(at["x"], at["x"] + at["w"]):
+            for y in range(at["y"], at["y"] + at["h"]):
+                assert (x, y) not in taken, (panel["title"], taken[x, y])
+                taken[x, y] = panel["title"]
+        if panel["type"] == "row":
+            assert panel["panels"] == [] and not panel["collapsed"], panel
+            continue
+        assert panel["type"] in ("timeseries", "stat", "gauge", "table"), panel
+        assert panel["datasource"] == source and panel["targets"], panel
+        assert panel["fieldConfig"]["overrides"] == [], panel
+        assert panel["fieldConfig"]["defaults"]["unit"], panel
+        names = [one["refId"] for one in panel["targets"]]
+        assert len(set(names)) == len(names), panel
+        for one in panel["targets"]:
+            assert one["datasource"] == source and one["expr"], one
+
+
 def check_every_expression_has_a_sample(pool):
     pool.broker("--node-ttl", "2s", "--extent-size", "4M", "--http",
                 "127.0.0.1:0")
@@ -85,10 +128,7 @@ def check_every_expression_has_a_sample(pool):
     expressions = [metric["expression"] for metric in table()["metrics"]
                    if "expression" in metric]
     values = [alert["value"] for alert in table()["alerts"]]
-    with open(os.path.join(OPS, "grafana/reef.json"),
-              encoding="utf-8") as stream:
-        panels = json.load(stream)["panels"]
-    assert sorted(one["expr"] for panel in panels
+    assert sorted(one["expr"] for panel in dashboard()["panels"]
                   for one in panel.get("targets", ())) == sorted(expressions)
     with open(os.path.join(OPS, "alerts.yml"), encoding="utf-8") as stream:
         rules = re.findall(r"expr: (.*)", stream.read())

@@ -64,6 +64,7 @@ def lines(client, other, path):
     yield "transaction wrong", lambda: client.pipeline().set(
         "t", "x").incr("t").get("t").execute(raise_on_error=False)
     yield "watch kept", lambda: client.transaction(increment, "w")
+    yield "transfers", lambda: transfers(path)
     yield "watch broken", lambda: broken(client, other)
     yield "counted together", lambda: together(path)
     yield "big", lambda: client.set("big", b"b" * 3000000) and client.get(
@@ -130,6 +131,32 @@ def together(path):
         thread.join()
     client = redis.Redis(unix_socket_path=path)
     return client.get("w")
+
+
+def move(pipe):
+    one, other = (int(value) for value in pipe.mget("one", "other"))
+    pipe.multi()
+    pipe.mset({"one": one - 3, "other": other + 3})
+
+
+def transfers(path):
+    """Threads that move money between two keys, each by WATCH of both."""
+    redis.Redis(unix_socket_path=path).mset({"one": 1000, "other": 1000})
+    sums = []
+
+    def work():
+        client = redis.Redis(unix_socket_path=path)
+        for _ in range(25):
+            client.transaction(move, "one", "other")
+            sums.append(sum(map(int, client.mget("one", "other"))))
+        client.close()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return set(sums), redis.Redis(unix_socket_path=path).mget("one", "other")
 
 
 def lock(client):

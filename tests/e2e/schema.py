@@ -3,6 +3,7 @@ says, no more and no less."""
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -46,6 +47,12 @@ def check_every_output_is_as_the_schema_says(pool):
     pool.do("tree", "put", "s", "t", "key", "value")
     pool.do("log", "append", "s", "l", "an entry")
     pool.do("log", "tail", "s", "l", "--reader", "r")
+    # Once more with what is not UTF-8.
+    pool.do("map", "put", "s", "m", b"\xff", b"\xfe")
+    pool.do("tree", "put", "s", "t", b"\xff", b"\xfe")
+    pool.do("log", "append", "s", "l", b"\xff")
+    pool.do("file", "put", "s", b"\xff", "/dev/null")
+    pool.do("file", "put", "s", "f", "/dev/null")
     pool.do("lock", "l", "--", "true")
     pool.do("elect", "e", "--", "true")
     told = [(name, json.loads(line)) for name, command in (
@@ -55,6 +62,7 @@ def check_every_output_is_as_the_schema_says(pool):
         ("election", ("elect", "--json")),
         ("map", ("map", "list", "s", "--json")),
         ("map", ("map", "stats", "s", "m", "--json")),
+        ("map_entry", ("map", "scan", "s", "m", "--json")),
         ("tree", ("tree", "list", "s", "--json")),
         ("tree", ("tree", "stats", "s", "t", "--json")),
         ("tree_entry", ("tree", "scan", "s", "t", "--json")),
@@ -64,6 +72,9 @@ def check_every_output_is_as_the_schema_says(pool):
         ("log_entry", ("log", "read", "s", "l", "--json")),
         ("log_entry", ("log", "tail", "s", "l", "--json")),
         ("log_reader", ("log", "readers", "s", "l", "--json")),
+        ("file", ("file", "list", "s", "--json")),
+        ("file", ("file", "stat", "s", "f", "--json")),
+        ("files", ("file", "df", "s", "--json")),
         ("doctor", ("doctor", "--json")),
     ) for line in pool.do(*command).splitlines()]
     # It writes the same for people beside it.
@@ -72,7 +83,9 @@ def check_every_output_is_as_the_schema_says(pool):
                     "--json", figures], check=True, capture_output=True)
     with open(figures, encoding="utf-8") as stream:
         told += [("bench", json.loads(line)) for line in stream]
-    assert len(told) >= 17 and len({name for name, _ in told}) == 12, told
+    assert len(told) >= 20 and len({name for name, _ in told}) == 15, told
+    assert set(re.findall(r'"(\w+_base64)"', json.dumps(told))) == {
+        "key_base64", "value_base64", "text_base64", "file_base64"}, told
     status = dict(told)["status"]
     for part in ("nodes", "spaces", "sessions", "events"):
         assert status[part], status
@@ -83,6 +96,8 @@ def check_every_output_is_as_the_schema_says(pool):
     other = dict(status, pool_epoch="7")
     for wrong in few, many, other:
         assert len(faults(("status", wrong))) == 1, wrong.keys()
+    for wrong in ({"key": "k"}, {"key": "k", "value": "v", "key_base64": "/w=="}):
+        assert faults(("map_entry", wrong)), wrong
 
 
 if __name__ == "__main__":

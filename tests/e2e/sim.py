@@ -1,8 +1,7 @@
-"""sim.py REEF - `reef sim fabric`, `locks` and `tree` print tables and draw
-charts.
+"""sim.py REEF - `reef sim` prints tables and draws charts.
 
 That the shapes are right is for the unit tests (test_shape.c, test_locks.c,
-test_trees.c); here, that they are told: the same on every run, in files that a
+test_trees.c, test_txns_sim.c); here, that they are told: the same on every run, in files that a
 browser can read.
 """
 
@@ -21,9 +20,10 @@ CHARTS = {
     "locks": ["locks-hot", "locks-hot-wait", "locks-zipf", "locks-zipf-wait"],
     "tree": ["tree-insert", "tree-lookup", "tree-lookup-64",
              "tree-lookup-tight", "tree-update"],
+    "txn": ["txn-cold", "txn-hot"],
 }
 # Tables beside those of the charts: what an operation costs.
-MORE = {"tree": 5}
+MORE = {"tree": 5, "txn": 2}
 
 
 def reef(*arguments, **environment):

@@ -161,9 +161,12 @@ def check_lock_status(pool):
     pool.refused("lock", "--space", "other", text="there is no space")
     holder = pool.holder("holder", "x")
     pool.began("holder")
-    pool.refused("lock", "--no-wait", "x", "--", "true")
-    pool.refused("lock", "--timeout", "50ms", "--exit-code", "99", "x", "--",
-                 "true", status=99)
+    told = pool.refused("lock", "--no-wait", "x", "--", "true",
+                        text="reef lock: x: others hold it")
+    assert told.count("\n") == 1, told
+    told = pool.refused("lock", "--timeout", "50ms", "--exit-code", "99", "x",
+                        "--", "true", status=99, text="not had in time")
+    assert told.count("\n") == 1, told
     # The same name in another space is another lock.
     pool.do("lock", "--space", "other", "x", "--", "true")
     # Nothing of ours is open in the command.
@@ -216,7 +219,8 @@ def check_elect(pool):
     assert terms == sorted(set(terms)), terms
     last, = candidates
     pool.began(last)
-    pool.refused("elect", "--no-wait", "e", "--", "true")
+    pool.refused("elect", "--no-wait", "e", "--", "true",
+                 text="reef elect: e: another leads")
     pool.refused("elect", "--drop", "e", text="has a leader")
     assert candidates[last].stop() == 128 + signal.SIGTERM
     row = pool.row("elect", "e")

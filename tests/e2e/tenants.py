@@ -581,7 +581,7 @@ OWNERS = {
     "SETTING": text(b"sessions_max") + struct.pack("<QI", 1, 0),
     "JANITOR": b""}
 NODES = {
-    "NODE_REGISTER": struct.pack("<QQQ", 1, 1, MIB) + text(b"") + bytes(56),
+    "NODE_REGISTER": struct.pack("<QQQ", 1, 1, MIB) + text(b"") + bytes(60),
     "NODE_EXTENTS": b"", "NODE_READY": b"",
     "NODE_PULSE": struct.pack("<QQQIQ", 1, 1, 1, 1, 1)}
 BROKERS = {
@@ -794,17 +794,16 @@ def attack_nothing_is_left(pool):
     assert pool.up.stop() == 0, pool.up.error
 
 
-ATTACKS = [value for name, value in list(globals().items())
-           if name.startswith("attack_")]
-
-
-def main(wanted):
-    with Tenants(REEF, WORKER) as pool:
+def run_attacks(names, make_pool, wanted, prefix="attack_"):
+    """Make the attacks of a module one after the other, on one pool; the
+    status. wanted: parts of names; none: all of them."""
+    with make_pool(REEF, WORKER) as pool:
         return run_each(
-            [(check.__name__, check) for check in ATTACKS
-             if not wanted or any(word in check.__name__ for word in wanted)],
+            [(name, attack) for name, attack in names.items()
+             if name.startswith(prefix) and
+             (not wanted or any(word in name for word in wanted))],
             lambda: contextlib.nullcontext(pool))
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[3:]))
+    sys.exit(run_attacks(globals(), Tenants, sys.argv[3:]))

@@ -20,7 +20,6 @@ import struct
 import sys
 import time
 
-from checks import run_each
 from growth import KIB
 from hello_wire import Refused, knock
 from pool_processes import until
@@ -28,7 +27,7 @@ from pool_wire import FRAME, SEND, batch, frame, operation
 from shm_wire import (
     ASLEEP, CARRIES_FD, ENTRIES, ENTRIES_AT, HEAD, RING_SIZE, TAIL,
     Accomplice, Near, Passing, memfd, place_of)
-from tenants import EKEY, EPROTO, REEF, WORKER, Tenants, attack
+from tenants import EKEY, EPROTO, Tenants, attack, run_attacks
 
 FILES_MAX = 24  # more descriptors of the servers, after an attack
 
@@ -389,17 +388,5 @@ def attack_shm_links(pool):
     pool.few_files(before)
 
 
-ATTACKS = [value for name, value in list(globals().items())
-           if name.startswith("attack_shm_")]
-
-
-def main(wanted):
-    with ShmTenants(REEF, WORKER) as pool:
-        return run_each(
-            [(check.__name__, check) for check in ATTACKS
-             if not wanted or any(word in check.__name__ for word in wanted)],
-            lambda: contextlib.nullcontext(pool))
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[3:]))
+    sys.exit(run_attacks(globals(), ShmTenants, sys.argv[3:], "attack_shm_"))

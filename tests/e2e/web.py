@@ -1,13 +1,16 @@
 """web.py REEF SCHEMA - metrics and status over HTTP, and what strangers, slow
 ones and crowds can do there."""
 
+import contextlib
 import json
 import os
 import re
 import resource
+import select
 import signal
 import socket
 import sys
+import threading
 
 from checks import run_checks
 from pool_processes import until
@@ -17,6 +20,7 @@ from web_pool import Watched, Watcher, descriptors, server_of
 REEF = os.path.abspath(sys.argv[1])
 API = ("status", "nodes", "spaces", "sessions", "extents", "events")
 HEAD_MAX = 16384
+SLOW_HEAD = b"GET /health HTTP/1.1\r\nX: " + b"y" * 1000
 
 
 def check_metrics_are_openmetrics_and_true(pool):
@@ -38,6 +42,14 @@ def check_metrics_are_openmetrics_and_true(pool):
         "reef_space_used_bytes" + label] == row["used"])
 
 
+def check_who_comes_after_another_is_answered(pool):
+    """Each comes to an empty room, while the server looks for whom it has had
+    for too long."""
+    pool.up()
+    for _ in range(3000):
+        assert pool.get("/health")[0] == 200
+
+
 def check_the_api_is_what_status_prints(pool):
     pool.up()
     pool.do("space", "create", "s")
@@ -57,20 +69,42 @@ def check_the_api_is_what_status_prints(pool):
     assert told["extents"]["extents"][0]["size"] == 4 << 20, told["extents"]
 
 
-def check_health_is_that_of_the_server(pool):
+def check_a_server_that_stands_still_is_told_of(pool):
+    """HTTP goes on: health and metrics say it, watchers are told, and whoever
+    asks for what only the broker knows holds up nobody who does not."""
     up = pool.up()
     assert pool.get("/health")[::2] == (200, "ok\n")
     assert pool.get("/ready")[::2] == (200, "ok\n")
-    # The server stands still: HTTP does not, and says so.
-    up.send(signal.SIGSTOP)
-    until("it is seen", lambda: pool.get("/health")[0] == 503)
-    assert "stands still" in pool.get("/ready")[2]
-    status, headers, body = pool.get("/api/v1/status")
-    assert status in (200, 503), body
-    up.send(signal.SIGCONT)
+    assert pool.metrics()["reef_server_alive"] == 1
+    pool.get("/api/v1/status")
+    with Watcher(pool.port) as watcher:
+        watcher.until_status()
+        up.send(signal.SIGSTOP)
+        # One after the other: together they wait for the broker once, and are
+        # through before the server is five seconds late.
+        for _ in range(20):
+            assert pool.get("/api/v1/spaces")[0] == 503
+        assert pool.get("/health")[0] == 200
+        until("it is seen", lambda: pool.get("/health")[0] == 503)
+        assert "stands still" in pool.get("/ready")[2]
+        status, _, body = pool.get("/api/v1/status")
+        assert status in (200, 503), body
+        found = pool.metrics()
+        assert found["reef_server_alive"] == 0, found
+        assert found["reef_server_beat_age_seconds"] >= 5, found
+        assert not any(name.startswith("reef_nodes") for name in found), found
+        for _ in range(60):
+            fields = watcher.message()
+            if fields.get("event") == "trouble":
+                break
+        assert "error" in json.loads(fields["data"]), fields
+        up.send(signal.SIGCONT)
+        watcher.until_status()
     until("it goes on", lambda: pool.get("/health")[0] == 200)
     until("the broker answers", lambda: (
         pool.get("/api/v1/status")[0] == 200))
+    until("and is measured", lambda: "reef_broker_uptime_seconds" in (
+        pool.metrics()))
 
 
 def check_a_node_tells_of_itself(pool):
@@ -94,9 +128,25 @@ def check_strangers_are_refused(pool):
                  "localhost.evil.example", "127.0.0.1.evil.example",
                  "[::1", "[::1]x", "127.0.0.1:x", "[localhost]", "x" * 300):
         assert pool.get("/metrics", Host=host)[0] in (400, 403), host
-    for host in ("localhost", "127.0.0.1", "[::1]:%d" % pool.port,
-                 "LOCALHOST:%d" % pool.port, "10.1.2.3"):
+    name = socket.gethostname()
+    for host in ("localhost", "127.0.0.1", "[::1]:%d" % pool.port, name,
+                 "LOCALHOST:%d" % pool.port, "10.1.2.3", name.split(".")[0]):
         assert pool.get("/health", Host=host)[0] == 200, host
+    for lines in (b"Host: localhost\r\nHost: evil.example\r\n",
+                  b"Host: localhost\r\nHost: localhost\r\n"):
+        assert b" 403 " in pool.raw(
+            b"GET /health HTTP/1.1\r\n%s\r\n" % lines).split(b"\r\n")[0], lines
+    # What a browser says of the page that has it ask.
+    own = "http://127.0.0.1:%d" % pool.port
+    for headers, status in (
+            ({"Origin": own}, 200), ({"Origin": "https" + own[4:]}, 200),
+            ({"Origin": "http://evil.example"}, 403), ({"Origin": "null"}, 403),
+            ({"Origin": own + "1"}, 403), ({"Origin": own[:-1]}, 403),
+            ({"Origin": ""}, 403), ({"Origin": "http"}, 403),
+            ({"Sec-Fetch-Site": "cross-site"}, 403),
+            ({"Sec-Fetch-Site": "same-site"}, 403),
+            ({"Sec-Fetch-Site": "same-origin"}, 200)):
+        assert pool.get("/api/v1/status", **headers)[0] == status, headers
     assert b" 403 " in pool.raw(
         b"GET /health HTTP/1.0\r\n\r\n").split(b"\r\n")[0]
     for method in "POST", "PUT", "DELETE", "OPTIONS", "PATCH":
@@ -180,8 +230,9 @@ def check_orders_are_done(pool):
     space = next(row for row in pool.status()["spaces"]
                  if row["name"] == "s p")
     node = pool.status()["nodes"][0]["name"]
-    status, headers, body = pool.get("/api/v1/spaces/s%20p/revoke", "POST",
-                                     **owner_of(pool))
+    status, headers, body = pool.get(
+        "/api/v1/spaces/s%20p/revoke", "POST",
+        Authorization=owner_of(pool)["Authorization"].replace("B", "b", 1))
     assert status == 200 and headers["Content-Type"] == (
         "application/json"), (status, body)
     told = json.loads(body)
@@ -226,6 +277,14 @@ def check_a_key_is_explained(pool):
     pool.do("node", "drain", there["node_name"])
     told = json.loads(pool.get(ask + "k%26%3D")[2])
     assert any("drained" in why for why in told["slow"]), told
+    # Whatever a key is made of, and however long it becomes in JSON.
+    for byte in b"\x01", b"\xff", b'"':
+        got = pool.raw(b"GET " + ask.encode() + byte * 15000 +
+                       b" HTTP/1.0\r\nHost: localhost\r\n\r\n")
+        head, _, body = got.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.0 200 ") or head.startswith(
+            b"HTTP/1.1 200 "), head
+        assert not json.loads(body)["there"], body
     for query in ("", "?space=s", "?space=s&map=m", "?space=&map=m&key=k",
                   "?space=s&map=m&key=a%00b"):
         assert pool.get("/api/v1/explain" + query)[0] == 400, query
@@ -235,11 +294,17 @@ def check_a_key_is_explained(pool):
         assert got[0] == 404 and "no" in got[2], (query, got)
     assert pool.get("/api/v1/explain?space=s&map=m&key=k", "POST",
                     )[0] == 405
+    status, headers, body = pool.get(ask + "k", "HEAD")
+    assert status == 200 and not body and int(headers["Content-Length"]) > 9
 
 
 def check_bad_heads_are_bounded(pool):
     pool.up()
-    for data in (b"\0" * 100 + b"\r\n\r\n", b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n",
+    # Of no meaning at all: whether it is answered is not waited for.
+    with socket.create_connection(("127.0.0.1", pool.port)) as peer:
+        peer.sendall(b"\0" * 100 + b"\r\n\r\n")
+        assert pool.get("/health")[0] == 200
+    for data in (b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n",
                  b"GET /" + b"a" * (2 * HEAD_MAX) + b" HTTP/1.1\r\n\r\n",
                  b"GET / HTTP/1.1\r\nHost: localhost\r\n" +
                  b"X: y\r\n" * HEAD_MAX + b"\r\n",
@@ -249,6 +314,89 @@ def check_bad_heads_are_bounded(pool):
         assert not answer or re.match(rb"HTTP/1.[01] (4|5)\d\d ", answer), (
             data[:30], answer)
     assert pool.get("/health")[0] == 200
+
+
+def check_who_asks_slowly_shuts_out_nobody(pool):
+    """They take all connections that there are, and send a byte of a head now
+    and then. They are ended, so others come in."""
+    pool.up()
+    slow, is_over = [], threading.Event()
+
+    def send_slowly():
+        for number in range(1000):
+            for peer in slow:
+                with contextlib.suppress(OSError):
+                    peer.send(SLOW_HEAD[number:number + 1])
+            if is_over.wait(0.5):
+                return
+
+    with contextlib.ExitStack() as stack:
+        for _ in range(200):
+            peer = stack.enter_context(socket.create_connection(
+                ("127.0.0.1", pool.port), timeout=60))
+            peer.setblocking(False)
+            slow.append(peer)
+        sender = threading.Thread(target=send_slowly)
+        sender.start()
+        try:
+            for _ in range(3):
+                assert pool.get("/health")[0] == 200
+        finally:
+            is_over.set()
+            sender.join()
+
+
+def check_who_stays_after_an_answer_is_ended(pool):
+    """A request that is refused because too many are waiting leaves its
+    connection open: the next one on it has its time, too."""
+    pool.up()
+    ask = b"GET /api/v1/explain?space=s&map=m&key=k HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with contextlib.ExitStack() as stack:
+        # So that half of the connections are taken, and times are short.
+        for _ in range(64):
+            stack.enter_context(Watcher(pool.port))
+        peers = [stack.enter_context(socket.create_connection(
+            ("127.0.0.1", pool.port), timeout=60)) for _ in range(30)]
+        for peer in peers:
+            peer.sendall(ask)
+        stays = [peer for peer in peers if peer.recv(12) == b"HTTP/1.1 503"]
+        assert stays, "nobody was refused"
+        for number in range(100):
+            with contextlib.suppress(OSError):
+                stays[0].sendall(SLOW_HEAD[number:number + 1])
+            if stays[0] in select.select(stays[:1], [], [], 0.3)[0]:
+                try:
+                    if not stays[0].recv(65536):
+                        break
+                except ConnectionResetError:
+                    break
+        assert number < 99, "it is still open"
+
+
+def check_what_is_said_twice_is_refused(pool):
+    """So nobody in front of the server takes the other one."""
+    pool.up()
+    pool.do("space", "create", "s")
+    era = pool.status()["spaces"][0]["era"]
+    own, token = b"http://localhost", owner_of(pool)["Authorization"].encode()
+    head = (b"POST /api/v1/spaces/s/revoke HTTP/1.1\r\nHost: localhost\r\n"
+            b"Authorization: %s\r\n" % token)
+    for lines in (b"Origin: http://evil.example\r\nOrigin: %s\r\n" % own,
+                  b"Origin: %s\r\nOrigin: %s\r\n" % (own, own),
+                  b"Sec-Fetch-Site: cross-site\r\nSec-Fetch-Site: none\r\n",
+                  b"Authorization: %s\r\n" % token,
+                  b"Content-Length: 0\r\nContent-Length: 2\r\n",
+                  b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n"):
+        got = pool.raw(head + lines + b"\r\n0\r\n\r\n")
+        assert re.match(rb"HTTP/1.1 40[03] ", got), (lines, got)
+    # A path ends where it ends.
+    for path in b"/health%00", b"/health%00x", b"/%00", b"/x%00/health":
+        got = pool.raw(b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n" % path)
+        assert re.match(rb"HTTP/1.1 40[04] ", got), (path, got)
+    got = pool.raw(head.replace(b"/revoke", b"/revoke%00x") + b"\r\n")
+    assert re.match(rb"HTTP/1.1 400 ", got), got
+    assert pool.status()["spaces"][0]["era"] == era
+    assert pool.raw(head + b"\r\n").startswith(b"HTTP/1.1 200 ")
 
 
 def check_it_is_started_again(pool):
@@ -343,23 +491,10 @@ def check_watchers_see_the_pool_change(pool):
         with Watcher(pool.port, last) as watcher:
             told, _ = watcher.until_status()
             assert json.loads(told[0]["data"])["event"] == first, (last, told)
-    for last in "x", "1", "1-", "-1", "1-2-3", "1-2 ", "1" * 99:
+    for last in ("x", "1", "1-", "-1", "1-2-3", "1-2 ", "1" * 99, "-1--1",
+                 "1-+2", "1-%d" % 2**64, "%d-1" % 2**64, "1-" + "9" * 5000):
         with Watcher(pool.port, last.strip() or "x") as watcher:
             assert watcher.status == (200 if last == "1-2 " else 400), last
-
-
-def check_watchers_are_told_of_a_broker_that_stands_still(pool):
-    up = pool.up()
-    with Watcher(pool.port) as watcher:
-        watcher.until_status()
-        up.send(signal.SIGSTOP)
-        for _ in range(60):
-            fields = watcher.message()
-            if fields.get("event") == "trouble":
-                break
-        assert "error" in json.loads(fields["data"]), fields
-        up.send(signal.SIGCONT)
-        watcher.until_status()
 
 
 def check_slow_watchers_are_bounded(pool):
@@ -370,14 +505,13 @@ def check_slow_watchers_are_bounded(pool):
     slow = [Watcher(pool.port) for _ in range(63)]
     try:
         with Watcher(pool.port) as quick:
-            for _ in range(3):
-                quick.until_status()
+            quick.until_status()
             with Watcher(pool.port) as refused:
                 assert refused.status == 503, refused.status
             assert pool.get("/health")[0] == 200
         before = memory_of(pid)
         with until("its place is free", lambda: watch_if_room(pool)) as quick:
-            for _ in range(5):
+            for _ in range(3):
                 quick.until_status()
         assert memory_of(pid) <= before + (16 << 20), before
         assert descriptors(pid) <= 128 + 64

@@ -19,7 +19,7 @@ from pool_processes import Pool, until
 REEF = os.path.abspath(sys.argv[1])
 SOAK = os.environ.get("REEF_SOAK") == "1"
 ROUNDS = 100 if SOAK else 6
-FLAGS = ("--lend", "64M", "--ttl", "2s", "--node-ttl", "2s", "--extent-size",
+FLAGS = ("--lend", "64M", "--ttl", "5s", "--node-ttl", "2s", "--extent-size",
          "4M", "--no-redis")
 IMAGE = ("--keep", "image", *FLAGS)
 BOTH = ("--keep", "holder,image", *FLAGS)
@@ -34,13 +34,16 @@ class Wounded(Pool):
     def up(self, *flags, **more):
         return self.start("up", "up", *flags, **more).saw("is up.")
 
-    def fill(self, value, **more):
+    def fill(self, value, keys=KEYS, **more):
         self.do("space", "create", "work", **more)
-        for key in range(KEYS):
+        self.put(value, keys, **more)
+
+    def put(self, value, keys=KEYS, **more):
+        for key in range(keys):
             self.do("map", "put", "work", "m", "k%d" % key, value, **more)
 
-    def verify(self, value, **more):
-        for key in range(KEYS):
+    def verify(self, value, keys=KEYS, **more):
+        for key in range(keys):
             assert self.do("map", "get", "work", "m", "k%d" % key,
                            **more) == value + "\n"
 
@@ -63,18 +66,18 @@ class Wounded(Pool):
 def check_image_of_another_pool_is_refused(pool):
     up = pool.up(*IMAGE)
     pool.fill("1")
-    assert up.stop() == 0
+    assert up.stop() == 0, up.error
     with Wounded() as other:
         theirs = other.up(*IMAGE)
         other.fill("2")
-        assert theirs.stop() == 0
+        assert theirs.stop() == 0, theirs.error
         shutil.copytree(pool.folder(), other.folder(), dirs_exist_ok=True)
         before = other.files()
         for _ in range(2):
             other.refused("up", *IMAGE, text="another pool")
         # The journal is read, and may be written anew.
         after = other.files()
-        assert after[other.image()] == before[other.image()]
+        assert after[other.image()] == before[other.image()], "it was changed"
         assert os.path.exists(os.path.join(other.folder(), "clean"))
         # Without the foreign image it starts, and says what it lacks.
         os.unlink(os.path.join(other.folder(), "clean"))
@@ -89,22 +92,45 @@ def check_holder_of_another_pool_is_refused(pool):
     up = pool.up(*BOTH)
     pool.fill("1")
     up.kill()
-    assert len(pool.holders()) == 1
+    assert len(pool.holders()) == 1, pool.holders()
     kept = pool.data + "-kept"
     os.rename(pool.data, kept)
     for _ in range(2):
         pool.refused("up", *BOTH, text="another pool")
-        assert len(pool.holders()) == 1
+        assert len(pool.holders()) == 1, pool.holders()
     shutil.rmtree(pool.data)
     os.rename(kept, pool.data)
     pool.up(*BOTH)
     pool.verify("1")
 
 
+def check_folder_of_before_is_refused_while_a_holder_has_more(pool):
+    """Somebody brings back what they copied after an earlier stop, image and
+    journal; the holder has what came later."""
+    up = pool.up(*BOTH)
+    pool.fill("1")
+    assert up.stop() == 0, up.error
+    before, after = pool.data + "-before", pool.data + "-after"
+    shutil.copytree(pool.data, before)
+    up = pool.up(*BOTH)
+    pool.put("2")
+    up.kill()
+    os.rename(pool.data, after)
+    os.rename(before, pool.data)
+    for _ in range(2):
+        pool.refused("up", *BOTH, text="nothing was changed")
+        assert len(pool.holders()) == 1, pool.holders()
+        assert os.path.exists(os.path.join(pool.folder(), "clean"))
+    shutil.rmtree(pool.data)
+    os.rename(after, pool.data)
+    pool.up(*BOTH)
+    pool.verify("2")
+
+
 def check_image_that_is_not_whole_is_refused(pool):
     up = pool.up(*IMAGE)
     pool.fill("1")
-    assert up.stop() == 0
+    assert up.stop() == 0, up.error
     with open(pool.image(), "rb") as stream:
         good = stream.read()
 
@@ -113,7 +139,7 @@ def check_image_that_is_not_whole_is_refused(pool):
             stream.write(bad)
         pool.refused("up", *IMAGE, text="nothing was changed")
         with open(pool.image(), "rb") as stream:
-            assert stream.read() == bad
+            assert stream.read() == bad, "it was changed"
         assert os.path.exists(os.path.join(pool.folder(), "clean"))
 
     for size in (0, 1, 4095, 4096, 8192, len(good) // 2, len(good) - 1):
@@ -130,10 +156,34 @@ def check_image_that_is_not_whole_is_refused(pool):
     pool.verify("1")
 
 
+def check_another_keep_takes_what_the_last_one_left(pool):
+    """`keep` says what becomes of the memory from now on. What was kept before
+    is there all the same, until a clean stop with `none`."""
+    lives = (("holder,image", "kill"), ("image", "stop"), ("holder", "stop"),
+             ("image", "kill"), ("none", "kill"), ("holder,image", "stop"),
+             ("none", "stop"))
+    for number, (keep, end) in enumerate(lives):
+        up = pool.up("--keep", keep, *FLAGS)
+        assert "has lost" not in up.error, (keep, up.error)
+        if number:
+            pool.verify(str(number - 1), 1)
+            pool.put(str(number), 1)
+        else:
+            pool.fill("0", 1)
+        if end == "kill":
+            up.kill()
+        else:
+            assert up.stop() == 0, (keep, up.error)
+    pool.nothing_is_held()
+    assert not os.path.exists(os.path.join(pool.folder(), "clean"))
+    up = pool.up(*BOTH)
+    assert "space work has lost" in up.error, up.error
+
+
 def check_mark_without_image_is_refused(pool):
     up = pool.up(*IMAGE)
     pool.fill("1")
-    assert up.stop() == 0
+    assert up.stop() == 0, up.error
     os.rename(pool.image(), pool.image() + "-away")
     pool.refused("up", *IMAGE, text="nothing was changed")
     os.rename(pool.image() + "-away", pool.image())
@@ -160,7 +210,7 @@ def check_full_disk_at_a_stop_leaves_it_to_the_holder(pool):
                 REEF_FABRICS="tcp")
     up.stop()
     assert "stays with its holder" in up.error, up.error
-    assert len(pool.holders()) == 1
+    assert len(pool.holders()) == 1, pool.holders()
 
 
 def check_full_disk_leaves_the_image_of_before(pool):
@@ -251,8 +301,7 @@ def check_holder_killed_during_take_over(pool):
             pool.fill(str(number))
             continue
         pool.verify(str(number - 1))
-        for key in range(KEYS):
-            pool.do("map", "put", "work", "m", "k%d" % key, str(number))
+        pool.put(str(number))
     print("%d holders killed, %d too early" % (ROUNDS, lost))
 
 
@@ -267,7 +316,7 @@ def check_space_dropped_while_it_is_saved(pool):
         saver.end()
     pool.fill("last")
     pool.verify("last")
-    assert pool.status()["stuck"] == 0
+    assert pool.status()["stuck"] == 0, pool.status()
 
 
 if __name__ == "__main__":

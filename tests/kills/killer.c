@@ -224,6 +224,10 @@ static int watch(struct killer *killer)
 		if (!rc)
 			rc = watch_child(killer, child);
 	}
+	/* 1: somebody is about to say why. */
+	for (uint32_t i = 0; i < 1000 && atomic_load(&killer->board->bad) == 1;
+	     i++)
+		reef_sleep(MILLISECOND);
 	return atomic_load(&killer->board->bad) ? -EPROTO : rc;
 }
 

@@ -19,10 +19,10 @@ static int add_home(void *context, const struct reef_space_info *info)
 {
 	uint64_t *pinned = context;
 
-	/* One of each extent is its header's. */
+	/* One of each extent is its header's; second copies count in both. */
 	if (!strcmp(info->name, "home"))
-		*pinned += info->used / REEF_UNIT_SIZE / info->copies -
-			   info->extents;
+		*pinned += (info->used / REEF_UNIT_SIZE - info->extents) /
+			   info->copies;
 	return 0;
 }
 

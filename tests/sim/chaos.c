@@ -387,7 +387,7 @@ static void cut_network(struct cluster *cluster)
 		cut.a = cluster->nodes[node];
 		cut.b = cluster->broker;
 		/* Away for too long it would be taken for dead. */
-		if (options->chaos & CHAOS_NODE_KILL)
+		if (options->chaos & CHAOS_NODE_KILL && options->copies == 1)
 			cluster->nodes_died = !options->keeps;
 		else
 			cut.lasts_ns = between(cluster, MILLISECOND,
@@ -516,13 +516,43 @@ static int see_node_paused(struct trouble *trouble)
 	return rc;
 }
 
+/* Cut a node off from the broker, and from all clients if told so; or let it
+ * through again. */
+static void cut_node(struct cluster *cluster, uint32_t index, bool all,
+		     bool cut)
+{
+	struct reef_sim_host *host = cluster->nodes[index];
+
+	reef_sim_partition(host, cluster->broker, cut);
+	for (uint32_t i = 0; all && i < cluster->options.clients; i++)
+		reef_sim_partition(host, cluster->seats[i].host, cut);
+}
+
+/* A node is cut off for longer than it is waited for: its copies are given up,
+ * while clients may still reach them. */
+static int see_node_cut(struct trouble *trouble)
+{
+	struct cluster *cluster = trouble->cluster;
+	bool all = trouble->lasts_ns & 1;
+	int rc;
+
+	cluster_trace(cluster, "node %u is cut off from %s for %llu ms",
+		      trouble->index, all ? "all" : "the broker",
+		      (unsigned long long)(trouble->lasts_ns / MILLISECOND));
+	cut_node(cluster, trouble->index, all, true);
+	rc = reef_sleep(trouble->lasts_ns);
+	cut_node(cluster, trouble->index, all, false);
+	cluster->node_is_down[trouble->index] = false;
+	return rc;
+}
+
 /* With copies one node at a time, when the one before was missed and its copies
- * were made anew: then nothing is lost. */
+ * were made anew: then nothing is lost. Unless they keep their memory. */
 static bool may_harm_node(struct cluster *cluster, uint64_t lasts_ns)
 {
 	uint64_t now_ns = reef_now_ns();
 
-	if (cluster->options.copies == 1)
+	if (cluster->options.copies == 1 || cluster->options.several)
 		return true;
 	if (now_ns < cluster->harmed_until_ns || !cluster_is_whole(cluster))
 		return false;
@@ -531,7 +561,8 @@ static bool may_harm_node(struct cluster *cluster, uint64_t lasts_ns)
 	return true;
 }
 
-static void harm_node(struct cluster *cluster, bool pause)
+static void harm_node(struct cluster *cluster,
+		      int (*see)(struct trouble *trouble))
 {
 	uint32_t index = (uint32_t)reef_random_below(&cluster->random,
 						     cluster->options.nodes);
@@ -541,16 +572,26 @@ static void harm_node(struct cluster *cluster, bool pause)
 	if (cluster->node_is_down[index] || !may_harm_node(cluster, lasts_ns))
 		return;
 	cluster->node_is_down[index] = true;
+	cluster->harmed++;
 	cluster->nodes_died =
 		!cluster->options.keeps && cluster->options.copies == 1;
-	/* Whoever waits for it may be ended for what it pins. */
+	/* Whoever waits for it may be ended for what it pins. With copies all
+	 * go on with the other. */
 	for (uint32_t i = 0; i < cluster->options.clients; i++)
-		cluster->seats[i].has_waited = true;
+		cluster->seats[i].has_waited |= cluster->options.copies == 1;
 	begin(cluster, &(struct trouble){
-			       .see = pause ? see_node_paused : see_node_killed,
+			       .see = see,
 			       .index = index,
 			       .lasts_ns = lasts_ns,
 		       });
+}
+
+void chaos_strike_node(struct cluster *cluster)
+{
+	static int (*const harms[])(struct trouble *) = {
+		see_node_killed, see_node_paused, see_node_cut};
+
+	harm_node(cluster, harms[reef_random_below(&cluster->random, 3)]);
 }
 
 /* --- an operator's orders --- */
@@ -694,10 +735,13 @@ static void happen(struct cluster *cluster, enum chaos chaos)
 		reclaim(cluster);
 		break;
 	case CHAOS_NODE_KILL:
-		harm_node(cluster, false);
+		harm_node(cluster, see_node_killed);
 		break;
 	case CHAOS_NODE_PAUSE:
-		harm_node(cluster, true);
+		harm_node(cluster, see_node_paused);
+		break;
+	case CHAOS_NODE_CUT:
+		harm_node(cluster, see_node_cut);
 		break;
 	default:
 		break;

@@ -346,6 +346,23 @@ static void watch_node(struct cluster *cluster, uint32_t index)
 	*seen = now;
 }
 
+/* The broker deals with no node that its state has for DEAD or AWAY
+ * (broker/nodes.c, 1 and 3). */
+static void watch_broker(struct cluster *cluster)
+{
+	const struct reef_broker *broker = find_chosen(cluster);
+	const struct broker_node *node = broker ? broker->nodes : NULL;
+	const struct reef_state_node *state;
+
+	for (; node; node = node->next) {
+		state = reef_state_node(broker->state, node->id);
+		if (state && reef_node_is_gone(state->state))
+			cluster_fail(cluster,
+				     "node %u is gone, and the broker has it",
+				     node->id);
+	}
+}
+
 /* Nothing that can go wrong here takes that long. */
 static void watch_client(struct cluster *cluster, const struct client *client)
 {
@@ -368,6 +385,7 @@ int cluster_watch(struct reef_sim_host *host, void *arg)
 			watch_node(cluster, i);
 		for (uint32_t i = 0; i < cluster->options.clients; i++)
 			watch_client(cluster, cluster->seats[i].client);
+		watch_broker(cluster);
 		workload_watch(cluster,
 			       reef_sched_now_ns(reef_sim_sched(cluster->sim)));
 		rc = reef_sleep(MILLISECOND / 4);

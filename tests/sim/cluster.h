@@ -59,7 +59,9 @@ enum chaos {
 	CHAOS_TAKEOVER = 1 << 13,    /* another broker takes over from one that
 				      * stands still, and comes back */
 	CHAOS_CUT_CLIENTS = 1 << 14, /* partitions between two of them */
-	CHAOS_KINDS = 15,
+	CHAOS_NODE_CUT = 1 << 15,    /* from the broker, and perhaps clients,
+				      * past its lease; with copies only */
+	CHAOS_KINDS = 16,
 };
 
 /* What befalls one client, at its k-th operation: with `strikes` 100 the seeds
@@ -71,11 +73,13 @@ enum strike {
 	STRIKE_STOP, /* for longer than its lease, and resumed */
 	STRIKE_CUT,  /* from a node, the broker or another client */
 	STRIKE_LOSE, /* the connection that it is on its way on */
+	STRIKE_NODE, /* a node: killed, stopped or cut off; with copies */
 };
 #define CHAOS_BROKER                                                           \
 	(CHAOS_BROKER_KILL | CHAOS_BROKER_POWER | CHAOS_BROKER_WRITE)
 #define CHAOS_CLIENTS                                                          \
 	(CHAOS_CLIENT_KILL | CHAOS_CLIENT_PAUSE | CHAOS_FENCE | CHAOS_END)
+#define CHAOS_NODES (CHAOS_NODE_KILL | CHAOS_NODE_PAUSE | CHAOS_NODE_CUT)
 #define CHAOS_NETWORK (CHAOS_CUT | CHAOS_CUT_CLIENTS | CHAOS_LINKS)
 /* What a structure has to survive whose memory stays. */
 #define CHAOS_ALL                                                              \
@@ -99,6 +103,8 @@ struct cluster_options {
 	uint64_t step_ns;	 /* between two steps, at most; 2 ms */
 	uint64_t seeds_max;	 /* to run; any number */
 	bool keeps;	     /* nodes do: they come back with their memory */
+	bool several;	     /* nodes are harmed at once, although there are
+			      * copies; they keep their memory */
 	bool revocable;	     /* the space of the blocks is */
 	bool scarce;	     /* memory is */
 	bool hasty;	     /* leases end even where a broker is slow to
@@ -211,6 +217,7 @@ struct cluster {
 	/* What happened, so that errors can be judged. */
 	bool nodes_died, reclaimed, drained, taken_over;
 	uint64_t steps, deaths, fenced, broker_kills, pauses, cuts, drains;
+	uint64_t harmed; /* nodes */
 	/* workload.c: what is live */
 	struct block live[BLOCKS_MAX];
 	uint32_t live_count;
@@ -269,6 +276,7 @@ int chaos_main(struct reef_sim_host *host, void *arg);
 void chaos_strike_kill(struct seat *seat);
 void chaos_strike_stop(struct seat *seat);
 void chaos_strike_cut(struct seat *seat);
+void chaos_strike_node(struct cluster *cluster);
 
 /* strike.c: which operation of whom, from the seed, which becomes that of the
  * run up to there; and the hook that waits for it (mesh.h, opened). */

@@ -298,7 +298,10 @@ static void close_candidate(struct candidate *candidate)
 static int open_candidate(struct candidate *candidate, struct client *client,
 			  struct reef *reef, uint64_t stream)
 {
-	const struct reef_space_options options = {.flags = REEF_SPACE_CREATE};
+	const struct reef_space_options options = {
+		.flags = REEF_SPACE_CREATE,
+		.copies = (uint8_t)client->cluster->options.copies,
+	};
 	struct leads *leads = client->cluster->work;
 	char text[32];
 	int rc;
@@ -391,7 +394,10 @@ static int make_record(struct client *client)
 
 int workload_begin(struct client *client)
 {
-	const struct reef_space_options options = {.flags = REEF_SPACE_CREATE};
+	const struct reef_space_options options = {
+		.flags = REEF_SPACE_CREATE,
+		.copies = (uint8_t)client->cluster->options.copies,
+	};
 	struct candidate *candidate = calloc(1, sizeof(*candidate));
 	int rc;
 

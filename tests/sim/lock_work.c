@@ -196,13 +196,16 @@ static int look(struct part *part, bool told, bool zombie)
 
 static int open_lock(struct part *part, uint32_t index)
 {
+	struct reef_lock_options options = locks_of(part)->options;
 	char name[8];
 	int rc = -REEF_EINDOUBT;
 
 	snprintf(name, sizeof(name), "l%u", index);
+	if (part->client->cluster->options.copies > 1 && index)
+		options.kind = REEF_LOCK_SHIFT; /* which is SPIN there */
 	part->cancels[index] = 0;
 	for (uint32_t i = 0; rc == -REEF_EINDOUBT && i < REPEATS_MAX; i++)
-		rc = reef_lock_open(part->space, name, &locks_of(part)->options,
+		rc = reef_lock_open(part->space, name, &options,
 				    &part->locks[index]);
 	return judge(part, "open", rc);
 }
@@ -231,7 +234,10 @@ static void close_part(struct part *part)
 static int open_part(struct part *part, struct client *client,
 		     struct reef *reef, uint64_t stream)
 {
-	const struct reef_space_options options = {.flags = REEF_SPACE_CREATE};
+	const struct reef_space_options options = {
+		.flags = REEF_SPACE_CREATE,
+		.copies = (uint8_t)client->cluster->options.copies,
+	};
 	struct locks *locks = client->cluster->work;
 	int rc;
 
@@ -473,6 +479,9 @@ int workload_setup(struct cluster *cluster)
 		.passes = (uint32_t)reef_random_between(&random, 1, 8),
 		.writers_phase = (uint32_t)reef_random_between(&random, 1, 4),
 	};
+	/* (6) of sync.h */
+	if (cluster->options.copies > 1)
+		locks->options.kind = REEF_LOCK_SPIN;
 	if (locks->options.kind == REEF_LOCK_SPIN &&
 	    reef_random_below(&random, 2))
 		locks->options.attempts_max = 4;
@@ -556,7 +565,10 @@ static int make_records(struct client *client)
 
 int workload_begin(struct client *client)
 {
-	const struct reef_space_options options = {.flags = REEF_SPACE_CREATE};
+	const struct reef_space_options options = {
+		.flags = REEF_SPACE_CREATE,
+		.copies = (uint8_t)client->cluster->options.copies,
+	};
 	struct part *part = calloc(1, sizeof(*part));
 	int rc;
 

@@ -13,7 +13,7 @@
  *     is a hang.
  *
  * Chosen once, from the seed: how large segments are, whether there is a single
- * writer, how eager they are to drop. */
+ * writer, or order by cuts, early or not; how eager they are to drop. */
 #include "cluster.h"
 
 #include "base/log.h"
@@ -32,6 +32,7 @@
 #define ENTRY_MAX 200u
 #define REPEATS_MAX 1000
 #define READ_MOST 12u
+#define AMPLE (UINT64_C(16) << 20)
 
 /* One log, from when it was made to when it was dropped. */
 struct era {
@@ -50,7 +51,7 @@ struct logs {
 	uint32_t *eras; /* of the events */
 	size_t count, room;
 	struct era era[LOGS_MAX];
-	uint32_t eras_count;
+	uint32_t eras_count, handles;
 	struct worker *workers;
 	bool is_audited;
 	uint32_t dropped;
@@ -63,6 +64,7 @@ struct worker {
 	struct reef_space *space;
 	struct reef_random random;
 	struct reef_log *log; /* NULL: none */
+	uint32_t handle;
 	uint32_t era;
 	uint64_t cursor;
 	uint64_t since_ns; /* its step began; 0: it has none */
@@ -106,6 +108,7 @@ static size_t note(struct worker *worker, const struct order_event *event)
 	}
 	logs->events[logs->count] = *event;
 	logs->events[logs->count].client = worker->client->index;
+	logs->events[logs->count].handle = worker->handle;
 	logs->eras[logs->count] = worker->era;
 	return logs->count++;
 }
@@ -152,6 +155,9 @@ static void check_era(struct logs *logs, uint32_t era, bool is_complete)
 		.events = events,
 		.trimmed = logs->era[era].trimmed,
 		.is_complete = is_complete,
+		.is_early = logs->options.flags & REEF_LOG_EARLY,
+		.may_lose =
+			logs->era[era].is_sealed || logs->cluster->nodes_died,
 	};
 	const char *wrong;
 	size_t i, which = 0;
@@ -248,6 +254,7 @@ static int open_log(struct worker *worker)
 		return judge(worker, "open the log", rc);
 	worker->era = find_era(logs, worker->log->object.generation);
 	worker->cursor = 0;
+	worker->handle = logs->handles++;
 	return 0;
 }
 
@@ -279,12 +286,22 @@ static int make_place(struct worker *worker)
 {
 	uint64_t tail, keep = 2 * worker->log->options.segment;
 	int rc = reef_log_tail(worker->log, &tail);
+	const bool is_lost = rc == -ENOSPC;
 
+	/* The tail is lost, and has no room: half of what is kept goes. */
+	if (is_lost) {
+		keep = worker->log->options.segment *
+		       (worker->log->options.segments / 2);
+		rc = reef_log_first(worker->log, &tail);
+		tail += 2 * keep;
+	}
 	if (rc || tail < keep)
 		return rc;
 	if (era_of(worker)->trimmed < tail - keep)
 		era_of(worker)->trimmed = tail - keep;
-	return reef_log_trim(worker->log, tail - keep);
+	rc = reef_log_trim(worker->log, tail - keep);
+	/* Others have trimmed meanwhile, and there is a tail again. */
+	return is_lost && rc == -ERANGE ? 0 : rc;
 }
 
 static int do_append(struct worker *worker)
@@ -315,7 +332,8 @@ static int do_append(struct worker *worker)
 	number = note(worker, &event);
 	rc = reef_log_append_many(worker->log, entries, event.count, &first);
 	logs->events[number].returned_at = ++logs->clock;
-	logs->events[number].position = first;
+	logs->events[number].position =
+		first == REEF_LOG_UNPLACED ? ORDER_NEVER : first;
 	if (!rc)
 		logs->events[number].result = ORDER_DONE;
 	else if (is_refusal(rc))
@@ -382,6 +400,14 @@ static void note_lost(struct worker *worker, uint64_t from, uint64_t next)
 		(void)note(worker, &event);
 }
 
+/* False if an EARLY log may have no room for a cut: then tails and reads tell
+ * what is cut. */
+static bool tells_all(const struct worker *worker)
+{
+	return !(worker->log->options.flags & REEF_LOG_EARLY) ||
+	       worker->client->cluster->options.capacity >= AMPLE;
+}
+
 /* READ once from a position. *next: where it goes on. */
 static int read_from(struct worker *worker, uint64_t from, uint64_t *next)
 {
@@ -393,7 +419,8 @@ static int read_from(struct worker *worker, uint64_t from, uint64_t *next)
 	worker->called_at = ++logs->clock;
 	rc = reef_log_read(worker->log, from, READ_MOST, see, &sights, next);
 	++logs->clock;
-	if (rc == -REEF_ELOST && *next > from) {
+	if (rc == -REEF_ELOST && *next > from &&
+	    worker->client->cluster->nodes_died) {
 		note_lost(worker, from, *next);
 		return 0;
 	}
@@ -403,7 +430,7 @@ static int read_from(struct worker *worker, uint64_t from, uint64_t *next)
 		return rc;
 	for (; sights.next < *next; sights.next++)
 		note_sight(worker, sights.next, ORDER_HOLE);
-	if (*next == from) {
+	if (*next == from && tells_all(worker)) {
 		const struct order_event event = {
 			.kind = ORDER_NOTHING,
 			.position = from,
@@ -427,6 +454,8 @@ static int do_read(struct worker *worker)
 	rc = read_from(worker, from, &next);
 	if (!rc && from == worker->cursor)
 		worker->cursor = next;
+	if (rc == -ENOSPC)
+		rc = make_place(worker);
 	return answer(worker, "read", rc);
 }
 
@@ -439,9 +468,9 @@ static int do_tail(struct worker *worker)
 	event.called_at = ++logs->clock;
 	rc = reef_log_tail(worker->log, &event.position);
 	event.returned_at = ++logs->clock;
-	if (!rc)
+	if (!rc && tells_all(worker))
 		(void)note(worker, &event);
-	return answer(worker, "tail", rc);
+	return answer(worker, "tail", rc == -ENOSPC ? make_place(worker) : rc);
 }
 
 static int do_wait(struct worker *worker)
@@ -584,6 +613,12 @@ static void init_worker(struct worker *worker, struct client *client,
 	logs->workers = worker;
 }
 
+/* Half of the logs have the one order, half the other. */
+static bool is_sharded(uint64_t seed)
+{
+	return (seed ^ seed / 2 ^ seed / 8) & 1;
+}
+
 int workload_setup(struct cluster *cluster)
 {
 	static const uint32_t sizes[] = {8, 16, 32};
@@ -602,6 +637,13 @@ int workload_setup(struct cluster *cluster)
 	};
 	if (cluster->options.seed / 2 % 4 == 1)
 		logs->options.flags = REEF_LOG_SINGLE;
+	if (is_sharded(cluster->options.seed)) {
+		logs->options.flags = REEF_LOG_SHARDED;
+		/* Each handle has one. */
+		logs->options.segments = 16 + 8 * (cluster->options.seed % 2);
+		if (cluster->options.seed / 16 % 3 == 1)
+			logs->options.flags |= REEF_LOG_EARLY;
+	}
 	/* Now and then only who is late for several segments loses. */
 	if (cluster->options.seed % 5 == 4)
 		logs->options.hole_ns = 30 * MILLISECOND;

@@ -27,6 +27,7 @@ struct arguments {
 
 static struct cluster cluster; /* large */
 static uint32_t copies;	       /* --copies; 0: as the scenario says */
+static uint64_t soak = 1;      /* how many times the seeds */
 
 static const char *name_of(const struct mutant *mutant)
 {
@@ -53,10 +54,12 @@ static bool run_scenario(const struct scenario *scenario,
 			 const struct arguments *arguments)
 {
 	uint64_t seeds = arguments->seeds;
+	uint64_t most = scenario->options.seeds_max * soak;
 	uint64_t steps = 0, kills = 0, fenced = 0, deaths = 0, seed;
+	uint64_t harmed = 0;
 
-	if (scenario->options.seeds_max && seeds > scenario->options.seeds_max)
-		seeds = scenario->options.seeds_max;
+	if (most && seeds > most)
+		seeds = most;
 	for (seed = arguments->from; seed < arguments->from + seeds; seed++) {
 		if (run_one(scenario, NULL, seed, false)) {
 			printf("FAIL %s: seed %llu: %s\n"
@@ -70,12 +73,14 @@ static bool run_scenario(const struct scenario *scenario,
 		kills += cluster.broker_kills;
 		fenced += cluster.fenced;
 		deaths += cluster.deaths;
+		harmed += cluster.harmed;
 	}
 	printf("ok   %-14s %llu seeds, %llu steps; %llu broker deaths, %llu "
-	       "client deaths, %llu sessions fenced\n",
+	       "client deaths, %llu sessions fenced, %llu nodes harmed\n",
 	       scenario->name, (unsigned long long)seeds,
 	       (unsigned long long)steps, (unsigned long long)kills,
-	       (unsigned long long)deaths, (unsigned long long)fenced);
+	       (unsigned long long)deaths, (unsigned long long)fenced,
+	       (unsigned long long)harmed);
 	fflush(stdout);
 	return true;
 }
@@ -259,7 +264,8 @@ int main(int argc, char **argv)
 	if (argc < 2 || !read_arguments(argc, argv, seed ? 3 : 2, &arguments))
 		return usage();
 	if (getenv("REEF_SOAK"))
-		arguments.seeds *= 10;
+		soak = 10;
+	arguments.seeds *= soak;
 	if (seed)
 		return replay(&arguments, strtoull(argv[2], NULL, 10));
 	if (!strcmp(argv[1], "run"))

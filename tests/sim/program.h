@@ -4,6 +4,7 @@
  *   locks  locks.c, lock_work.c: locks, and what they protect
  *   leads  leads.c, lead_work.c: elections, and what leaders write
  *   tables tables.c, table_work.c: hash tables, and what became of their keys
+ *   txns   txns.c, txn_work.c: transactions over maps, among plain calls
  *   logs   logs.c, log_work.c: logs, and in which order what was appended
  *          stands
  *   readers readers.c, reader_work.c: readers of a log, and who was given what
@@ -54,6 +55,32 @@ extern const struct program program;
 	 {__VA_ARGS__, .chaos = CHAOS_DRAIN | CHAOS_CLIENT_KILL, .nodes = 3}}, \
 	{"all", "all of it at once", \
 	 {__VA_ARGS__, .chaos = CHAOS_ALL, .nodes = 3}}
+
+/* What memory with two copies has to survive, whatever lies in it. A node is
+ * given up within a run, and its copies are made anew. The argument: for how
+ * long. */
+#define COPIED(ms) \
+	.ttl_ns = 16 * MILLISECOND, .node_ttl_ns = 12 * MILLISECOND, \
+	.silence_ns = 8 * MILLISECOND, .duration_ns = (ms) * MILLISECOND, \
+	.clients = 3, .chaos_every_ns = 6 * MILLISECOND, \
+	.patience_ns = 2 * SECOND, .step_ns = 1, .hasty = true, \
+	.capacity = 16ull << 20, .copies = 2, .nodes = 3
+#define SCENARIOS_OF_COPIES \
+	{"node", "a node dies, stands still or is cut off, at every operation", \
+	 {COPIED(60), .strike = STRIKE_NODE, .seeds_max = 100}}, \
+	{"nodes", "nodes die, stand still, are cut off, and come back", \
+	 {COPIED(120), .chaos = CHAOS_NODES, .seeds_max = 20}}, \
+	{"returns", "the same, and they come back with their memory", \
+	 {COPIED(120), .chaos = CHAOS_NODES, .keeps = true, .seeds_max = 20}}, \
+	{"nodes-all", "the same, with everything else", \
+	 {COPIED(120), .chaos = CHAOS_NODES | CHAOS_ALL, .seeds_max = 20}}, \
+	{"together", "several nodes at once, and they come back with their memory", \
+	 {COPIED(120), .chaos = CHAOS_NODES, .keeps = true, .several = true, \
+	  .seeds_max = 20}}, \
+	{"together-all", "the same, while broker and clients die again and again", \
+	 {COPIED(120), .chaos = CHAOS_NODES | CHAOS_BROKER_KILL | \
+	  CHAOS_BROKER_POWER | CHAOS_CLIENTS, .keeps = true, .several = true, \
+	  .seeds_max = 20}}
 /* clang-format on */
 
 /* Of locks and leads. */

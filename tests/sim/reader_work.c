@@ -11,9 +11,11 @@
  * (4) In the end whatever was appended was acknowledged, or is given to the
  *     last one who asks.
  * (5) Nobody hangs.
+ * (6) No value is given from two positions.
  *
  * Chosen once, from the seed: a group or one at a time, how large the window
- * is, and whether entries are given again after a time. */
+ * is, whether entries are given again after a time, and whether there is order
+ * by cuts, early or not. */
 #include "cluster.h"
 
 #include "base/log.h"
@@ -25,6 +27,7 @@
 #define HOME "home"
 #define DATA "data"
 #define POSITIONS_MAX 65536u
+#define VALUES_MAX 65536u
 #define REPEATS_MAX 1000
 #define HELD_MAX 64u
 #define MOST 6u
@@ -39,6 +42,11 @@ struct fact { /* of a position */
 	const struct worker *by;
 };
 
+struct value { /* that was appended */
+	bool is_appended;
+	uint64_t place; /* its position, when it was given, and 1; 0: not yet */
+};
+
 struct readers {
 	struct cluster *cluster;
 	struct reef_log_options log;
@@ -46,6 +54,7 @@ struct readers {
 	uint32_t parts;
 	uint64_t values;
 	struct fact facts[POSITIONS_MAX];
+	struct value value[VALUES_MAX];
 	uint64_t done_below; /* of one at a time */
 	struct worker *workers;
 };
@@ -83,6 +92,12 @@ static struct fact *fact_of(const struct worker *worker, uint64_t position)
 {
 	reef_assert(position < POSITIONS_MAX);
 	return &readers_of(worker)->facts[position];
+}
+
+static struct value *value_of(const struct worker *worker, uint64_t value)
+{
+	reef_assert(value < VALUES_MAX);
+	return &readers_of(worker)->value[value];
 }
 
 /* --- errors --- */
@@ -159,15 +174,30 @@ static int do_append(struct worker *worker)
 	memcpy(bytes, &value, 8);
 	rc = reef_log_append(worker->log, bytes, 8 + value % 60, &position);
 	if (!rc)
+		value_of(worker, value)->is_appended = true;
+	if (!rc && position != REEF_LOG_UNPLACED) {
 		fact_of(worker, position)->is_appended = true;
-	if (!rc)
 		fact_of(worker, position)->value = value;
+	}
 	if (rc == -ENOSPC || rc == -EBUSY)
 		rc = 0;
 	return judge(worker, "append", rc);
 }
 
 /* --- taking --- */
+
+static void note_place(struct worker *worker, uint64_t value, uint64_t position)
+{
+	struct value *known = value_of(worker, value);
+
+	if (known->place && known->place != position + 1)
+		cluster_fail(worker->client->cluster,
+			     "%llu is given from %llu, and was from %llu",
+			     (unsigned long long)value,
+			     (unsigned long long)position,
+			     (unsigned long long)known->place - 1);
+	known->place = position + 1;
+}
 
 static int take_one(void *context, uint64_t position, const void *bytes,
 		    size_t size)
@@ -178,10 +208,14 @@ static int take_one(void *context, uint64_t position, const void *bytes,
 	uint64_t value = 0;
 
 	memcpy(&value, bytes, size < 8 ? size : 8);
+	note_place(worker, value, position);
 	if (fact->is_appended && fact->value != value)
 		cluster_fail(cluster, "%llu is not what was appended",
 			     (unsigned long long)position);
-	if (fact->done == DONE)
+	/* Who was fenced while it stood still between its claim and this is
+	 * told by the acknowledgement. */
+	if (fact->done == DONE &&
+	    cluster_session(cluster, worker->client->session) < 2)
 		cluster_fail(cluster, "%llu is given after it was done",
 			     (unsigned long long)position);
 	if (fact->by && fact->by != worker &&
@@ -286,14 +320,19 @@ static int do_trim(struct worker *worker)
 	return judge(worker, "trim", rc == -ERANGE ? 0 : rc);
 }
 
-/* Draw a number, and forget it. */
+/* Draw a number, and forget it. By cuts there are none: tell the tail. */
 static int do_hole(struct worker *worker)
 {
 	uint64_t position;
-	int rc = log_enter(worker->log, true);
+	int rc;
 
+	if (readers_of(worker)->log.flags & REEF_LOG_SHARDED) {
+		rc = reef_log_tail(worker->log, &position);
+		return judge(worker, "tail", rc == -EBUSY ? 0 : rc);
+	}
+	rc = log_enter(worker->log, true);
 	if (!rc) {
-		rc = log_draw(worker->log, 1, &position);
+		rc = log_draw(worker->log, 1, NULL, 0, &position);
 		log_leave(worker->log);
 	}
 	if (rc == -EAGAIN || rc == -E2BIG || rc == -ENOSPC || rc == -EBUSY)
@@ -403,6 +442,10 @@ int workload_setup(struct cluster *cluster)
 		.segments = 256,
 		.hole_ns = 20 * MICROSECOND,
 	};
+	if (seed % 3)
+		readers->log.flags =
+			seed % 3 == 1 ? REEF_LOG_SHARDED
+				      : REEF_LOG_SHARDED | REEF_LOG_EARLY;
 	readers->options.window = seed % 2 ? 8 : 64;
 	if (seed % 4)
 		readers->options.flags = REEF_READER_GROUP;
@@ -550,6 +593,10 @@ int workload_audit(struct client *client)
 		rc = judge(worker, "the last entries", drain(worker));
 	if (rc)
 		return rc;
+	for (i = 0; i < VALUES_MAX; i++)
+		if (readers->value[i].is_appended && !readers->value[i].place)
+			cluster_fail(cluster, "%llu was never given",
+				     (unsigned long long)i);
 	for (i = 0; i < POSITIONS_MAX; i++)
 		if (readers->facts[i].is_appended &&
 		    readers->facts[i].done == NOT_DONE)

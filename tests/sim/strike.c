@@ -33,6 +33,10 @@ static bool is_due(struct seat *seat)
 	if (cluster->has_struck || !seat->counting ||
 	    seat->index != cluster->struck)
 		return false;
+	/* With a node goes what has no second copy yet. */
+	if (cluster->options.strike == STRIKE_NODE &&
+	    !cluster_is_whole(cluster))
+		return false;
 	cluster->has_struck = ++seat->posts == cluster->strike_at;
 	return cluster->has_struck;
 }
@@ -62,6 +66,9 @@ static int strike_post(struct reef_layer *layer, struct reef_queue *queue,
 		break;
 	case STRIKE_CUT:
 		chaos_strike_cut(seat);
+		break;
+	case STRIKE_NODE:
+		chaos_strike_node(cluster);
 		break;
 	case STRIKE_LOSE:
 		cluster_trace(cluster, "client %u loses a link", seat->index);

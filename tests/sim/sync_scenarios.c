@@ -20,6 +20,7 @@ const struct scenario sync_scenarios[] = {
 	  .patience_ns = SECOND / 2,
 	  .step_ns = 1}},
 	SCENARIOS_OF_TROUBLE(BRIEF),
+	SCENARIOS_OF_COPIES,
 	{"cut",
 	 "a client is cut off, at every operation in turn",
 	 {BRIEF, .strike = STRIKE_CUT}},

@@ -13,6 +13,7 @@ struct index_cursor {
 	struct hash_cursor hash;
 	uint64_t last; /* key of a tree */
 	bool is_begun, is_done;
+	bool is_backward; /* of a tree: from the greatest key on */
 };
 
 struct index_ops {
@@ -39,6 +40,14 @@ struct index_ops {
 		    int (*each)(void *context, const struct entry *entry),
 		    void *context);
 	int (*count)(void *index, uint64_t *keys);
+	/* NULL: it has no order. Which of two keys comes first; the keys from
+	 * one on, up to another or, if it is that itself, to the end, counted;
+	 * the first of them, and its value. backward: downward. */
+	int (*compare)(uint64_t a, uint64_t b);
+	int (*count_range)(void *index, uint64_t from, uint64_t to,
+			   bool backward, uint64_t *keys);
+	int (*first)(void *index, uint64_t from, bool backward, uint64_t *key,
+		     uint64_t *value);
 };
 
 /* The index of this program. */

@@ -2,6 +2,7 @@
 #include "table_index.h"
 
 #include "base/log.h"
+#include "index/tree/image.h"
 #include "index/tree/tree.h"
 
 #include <errno.h>
@@ -9,6 +10,70 @@
 
 #define PART 5u	     /* keys of a scan, a step */
 #define MANY_MAX 64u /* keys of one get_many */
+
+/* What keys and values look like, from the seed of the run. */
+enum { KEYS_PLAIN, KEYS_NESTED, KEYS_ENDS, KEYS_LONG, KEYS_KINDS };
+static uint32_t keys_kind;
+static bool values_differ;
+
+struct key {
+	uint32_t size;
+	uint8_t bytes[TREE_KEY_MAX];
+};
+#define NUMBERS_MAX 128u
+static struct key made[NUMBERS_MAX];
+static const uint8_t value_bytes[8192];
+
+/* The bytes of a key. NESTED: each is the beginning of the next, the first is
+ * empty. ENDS: alike in their first bytes, then zeros and 0xff, of any number.
+ * LONG: up to the limit. */
+static void make_key(uint64_t number, struct key *key)
+{
+	uint64_t bits = number + 1;
+
+	key->size = 8;
+	memcpy(key->bytes, &number, 8);
+	if (keys_kind == KEYS_NESTED) {
+		key->size = (uint32_t)number;
+		memset(key->bytes, 0, key->size);
+	} else if (keys_kind == KEYS_ENDS) {
+		memset(key->bytes, 'x', 8);
+		for (; bits > 1; bits >>= 1)
+			key->bytes[key->size++] = bits & 1 ? 0xff : 0;
+	} else if (keys_kind == KEYS_LONG) {
+		key->size = number < 4 ? TREE_KEY_MAX : 300 + (uint32_t)number;
+		memset(key->bytes, 'y', key->size);
+		key->bytes[key->size - 1 - number % 5] = (uint8_t)number;
+		key->bytes[key->size / 2] = (uint8_t)(number / 3);
+	}
+}
+
+static void make_keys(uint64_t seed)
+{
+	keys_kind = (uint32_t)(seed / 8 % (2 * KEYS_KINDS));
+	if (keys_kind >= KEYS_KINDS)
+		keys_kind = KEYS_PLAIN;
+	values_differ = seed / 64 % 2;
+	for (uint64_t i = 0; i < NUMBERS_MAX; i++)
+		make_key(i, &made[i]);
+}
+
+static uint64_t number_of(const void *key, uint32_t size)
+{
+	for (uint64_t i = 0; i < NUMBERS_MAX; i++)
+		if (made[i].size == size && !memcmp(made[i].bytes, key, size))
+			return i;
+	return UINT64_MAX;
+}
+
+/* How long the value is that stands for a number; its bytes do not matter, its
+ * stamp is the number. */
+static uint32_t size_of_value(uint64_t number)
+{
+	static const uint32_t sizes[] = {0, 1, 8, 255, 256, 257, 1100, 5000};
+
+	return values_differ ? sizes[(number >> 3 ^ number) % 8] : 8;
+}
 
 /* Small nodes, so that a few keys make a tree of several levels; in every
  * second run all values lie outside. */
@@ -21,6 +86,7 @@ static int tree_op_create(struct reef_space *space, uint64_t seed,
 		.seed = 7,
 	};
 
+	make_keys(seed);
 	return tree_create(space, &options, owner, root);
 }
 
@@ -56,24 +122,79 @@ static int tree_op_drop(void *index)
 	return tree_drop(index);
 }
 
-static int tree_op_apply(void *index, struct entry_change *change)
+/* A change by numbers becomes one of keys and values. */
+struct worded {
+	struct entry_change *given;
+	struct entry_change change;
+	struct entry ahead;
+};
+
+static void word_value(struct entry *put)
 {
-	return tree_apply(index, change);
+	put->value = value_bytes;
+	put->value_size = size_of_value(put->stamp);
 }
 
-/* What was read; it is put with its value as its stamp. */
+static int decide_worded(void *context, const struct entry *now,
+			 struct entry *put)
+{
+	struct worded *worded = context;
+	struct entry told;
+	int rc;
+
+	if (now) {
+		if (now->value_size != size_of_value(now->stamp))
+			return -EXDEV;
+		told = *now;
+		told.value = &now->stamp;
+		told.value_size = 8;
+	}
+	if (!worded->given->decide) {
+		*put = worded->ahead;
+		return ENTRY_PUT;
+	}
+	rc = worded->given->decide(worded->given->context, now ? &told : NULL,
+				   put);
+	if (rc == ENTRY_PUT)
+		word_value(put);
+	return rc;
+}
+
+static int tree_op_apply(void *index, struct entry_change *given)
+{
+	struct worded worded = {.given = given, .change = *given};
+	uint64_t number;
+	int rc;
+
+	memcpy(&number, given->key, 8);
+	worded.change.key = made[number].bytes;
+	worded.change.key_size = made[number].size;
+	worded.change.decide = decide_worded;
+	worded.change.context = &worded;
+	if (given->ahead) {
+		worded.ahead = *given->ahead;
+		word_value(&worded.ahead);
+		worded.change.ahead = &worded.ahead;
+	}
+	rc = tree_apply(index, &worded.change);
+	given->version = worded.change.version;
+	return rc;
+}
+
+/* What was read; it is put with its number as its stamp. */
 static int take_value(const struct tree_reading *reading, uint64_t *value)
 {
 	if (reading->status)
 		return reading->status;
-	memcpy(value, reading->entry.value, 8);
-	return reading->entry.stamp == *value ? 0 : -EXDEV;
+	*value = reading->entry.stamp;
+	return reading->entry.value_size == size_of_value(*value) ? 0 : -EXDEV;
 }
 
 static int tree_op_get(void *index, uint64_t key, bool notes, uint64_t *value,
 		       uint64_t *version)
 {
-	struct tree_reading reading = {.key = &key, .key_size = 8};
+	struct tree_reading reading = {.key = made[key].bytes,
+				       .key_size = made[key].size};
 	int rc = tree_get(index, &reading);
 
 	(void)notes;
@@ -94,8 +215,8 @@ static int tree_op_get_many(void *index, const uint64_t *keys, uint32_t count,
 
 	reef_assert(count <= MANY_MAX);
 	for (i = 0; i < count; i++) {
-		readings[i].key = &keys[i];
-		readings[i].key_size = 8;
+		readings[i].key = made[keys[i]].bytes;
+		readings[i].key_size = made[keys[i]].size;
 	}
 	rc = tree_get_many(index, readings, count);
 	for (i = 0; i < count; i++) {
@@ -105,26 +226,20 @@ static int tree_op_get_many(void *index, const uint64_t *keys, uint32_t count,
 	return rc;
 }
 
-static int put_ahead(void *context, const struct entry *now, struct entry *put)
-{
-	(void)now;
-	*put = *(const struct entry *)context;
-	return ENTRY_PUT;
-}
-
 static int tree_op_put_many(void *index, struct entry_change *changes,
 			    uint32_t count)
 {
-	for (uint32_t i = 0; i < count; i++) {
-		struct entry_change change = changes[i];
-
-		if (!change.decide) {
-			change.decide = put_ahead;
-			change.context = (void *)(uintptr_t)change.ahead;
-		}
-		changes[i].status = tree_apply(index, &change);
-	}
+	for (uint32_t i = 0; i < count; i++)
+		changes[i].status = tree_op_apply(index, &changes[i]);
 	return 0;
+}
+
+/* --- ranges --- */
+
+static int tree_op_compare(uint64_t a, uint64_t b)
+{
+	return tree_compare(made[a].bytes, made[a].size, made[b].bytes,
+			    made[b].size);
 }
 
 struct part {
@@ -138,16 +253,29 @@ struct part {
 static int tree_op_each(void *context, const struct entry *entry)
 {
 	struct part *part = context;
+	uint64_t number = number_of(entry->key, entry->key_size);
+	struct entry told = {
+		.key = &number,
+		.key_size = 8,
+		.value = &entry->stamp,
+		.value_size = 8,
+		.stamp = entry->stamp,
+	};
+	int order;
 
-	if (entry->key_size != 8 ||
-	    memcmp(entry->value, &entry->stamp, 8) != 0 ||
-	    (part->cursor->is_begun &&
-	     memcmp(&part->cursor->last, entry->key, 8) >= 0))
+	if (number == UINT64_MAX ||
+	    entry->value_size != size_of_value(entry->stamp))
 		return -EXDEV;
-	memcpy(&part->cursor->last, entry->key, 8);
+	order = part->cursor->is_begun
+			? tree_op_compare(part->cursor->last, number)
+			: 0;
+	if (part->cursor->is_begun &&
+	    (part->cursor->is_backward ? order <= 0 : order >= 0))
+		return -EXDEV;
+	part->cursor->last = number;
 	part->cursor->is_begun = true;
 	part->count++;
-	return part->each(part->context, entry);
+	return part->each(part->context, &told);
 }
 
 static int tree_op_scan(void *index, struct index_cursor *cursor,
@@ -162,15 +290,62 @@ static int tree_op_scan(void *index, struct index_cursor *cursor,
 	};
 	uint64_t from = cursor->last;
 	struct tree_range range = {
-		.from = cursor->is_begun ? &from : NULL,
-		.from_size = 8,
-		.flags = TREE_RANGE_AFTER,
+		.from = cursor->is_begun ? made[from].bytes : NULL,
+		.from_size = cursor->is_begun ? made[from].size : 0,
+		.flags = TREE_RANGE_AFTER |
+			 (cursor->is_backward ? TREE_RANGE_BACKWARD : 0),
 		.limit = (uint64_t)steps * PART * (1 + from % 8),
 	};
 	int rc = tree_scan(index, &range, tree_op_each, &part);
 
 	cursor->is_done = part.count < range.limit;
 	return rc;
+}
+
+static int tree_op_count_range(void *index, uint64_t from, uint64_t to,
+			       bool backward, uint64_t *keys)
+{
+	const struct tree_range range = {
+		.from = made[from].bytes,
+		.from_size = made[from].size,
+		.to = from == to ? NULL : made[to].bytes,
+		.to_size = from == to ? 0 : made[to].size,
+		.flags = backward ? TREE_RANGE_BACKWARD : 0,
+	};
+
+	return tree_count_range(index, &range, keys);
+}
+
+struct first {
+	uint64_t number, value;
+	bool is_found;
+};
+
+static int note_first(void *context, const struct entry *entry)
+{
+	struct first *first = context;
+
+	first->number = number_of(entry->key, entry->key_size);
+	first->value = entry->stamp;
+	first->is_found = true;
+	return first->number == UINT64_MAX ? -EXDEV : 0;
+}
+
+static int tree_op_first(void *index, uint64_t from, bool backward,
+			 uint64_t *key, uint64_t *value)
+{
+	struct first first = {0};
+	const struct tree_range range = {
+		.from = made[from].bytes,
+		.from_size = made[from].size,
+		.flags = backward ? TREE_RANGE_BACKWARD : 0,
+		.limit = 1,
+	};
+	int rc = tree_scan(index, &range, note_first, &first);
+
+	*key = first.number;
+	*value = first.value;
+	return rc ? rc : first.is_found ? 0 : -ENOENT;
 }
 
 static int tree_op_count(void *index, uint64_t *keys)
@@ -197,4 +372,7 @@ const struct index_ops index_ops = {
 	.put_many = tree_op_put_many,
 	.scan = tree_op_scan,
 	.count = tree_op_count,
+	.compare = tree_op_compare,
+	.count_range = tree_op_count_range,
+	.first = tree_op_first,
 };

@@ -510,18 +510,38 @@ static int note_met(void *context, const struct entry *entry)
 	return 0;
 }
 
+/* A part of a scan in a table that is opened for that, and knows nothing. */
+static int scan_elsewhere(struct scan *scan, struct index_cursor *cursor)
+{
+	void *table;
+	int rc = index_ops.open(scan->worker->handle->space,
+				index_ops.root(scan->opened->table), &table);
+
+	if (rc)
+		return rc;
+	/* The memory of the root may be another's by now. */
+	rc = index_ops.id(table) == index_ops.id(scan->opened->table)
+		     ? index_ops.scan(table, cursor, 1, note_met, scan)
+		     : -REEF_EDROPPED;
+	index_ops.close(table);
+	return rc;
+}
+
 static int do_scan(struct worker *worker, struct opened *opened)
 {
 	struct truth *truth = &tables_of(worker)->truth;
 	struct scan scan = {.worker = worker, .opened = opened};
 	uint64_t begin = ++truth->clock;
-	struct index_cursor cursor = {0};
+	struct index_cursor cursor = {.is_backward = begin & 1};
 	size_t op;
 	int rc;
 
 	do {
 		scan.called_at = ++truth->clock;
-		rc = index_ops.scan(opened->table, &cursor, 1, note_met, &scan);
+		/* Now and then it goes on in another open table. */
+		rc = scan.called_at % 8 ? index_ops.scan(opened->table, &cursor,
+							 1, note_met, &scan)
+					: scan_elsewhere(&scan, &cursor);
 	} while (!rc && !cursor.is_done);
 	if (rc == -REEF_EDROPPED)
 		return rc;
@@ -535,6 +555,54 @@ static int do_scan(struct worker *worker, struct opened *opened)
 		truth_return(truth, op, 0, false, 0);
 	}
 	return 0;
+}
+
+/* True if a key comes before another, in that direction. */
+static bool is_before(uint64_t a, uint64_t b, bool backward)
+{
+	int order = index_ops.compare(a, b);
+
+	return backward ? order > 0 : order < 0;
+}
+
+/* The first key from one on: those between were not there. */
+static int do_first(struct worker *worker, struct opened *opened)
+{
+	struct truth *truth = &tables_of(worker)->truth;
+	uint32_t keys = tables_of(worker)->keys;
+	uint64_t from = below(worker, keys), found = 0, value = 0, key;
+	bool backward = below(worker, 2), is_there;
+	uint64_t begin = ++truth->clock;
+	size_t op;
+	int rc = index_ops.first(opened->table, from, backward, &found, &value);
+
+	if (rc == -REEF_EDROPPED)
+		return rc;
+	if (rc && rc != -ENOENT)
+		return judge(worker, "first", rc);
+	is_there = !rc;
+	for (key = 0; key < keys; key++) {
+		bool is_it = is_there && key == found;
+
+		if (is_before(key, from, backward) ||
+		    (is_there && is_before(found, key, backward)))
+			continue;
+		op = call(worker, opened, MAP_GET, key);
+		truth->ops[op].called_at = begin;
+		truth_return(truth, op, 0, is_it, is_it ? value : 0);
+	}
+	return 0;
+}
+
+/* While others change it a count is rough; but it ends. */
+static int do_count(struct worker *worker, struct opened *opened)
+{
+	uint32_t keys = tables_of(worker)->keys;
+	uint64_t from = below(worker, keys), to = below(worker, keys), count;
+	int rc = index_ops.count_range(opened->table, from, to,
+				       below(worker, 2), &count);
+
+	return rc && rc != -REEF_EDROPPED ? judge(worker, "count", rc) : rc;
 }
 
 static int do_drop(struct worker *worker, struct opened *opened)
@@ -655,6 +723,8 @@ static int choose(struct worker *worker)
 		return on_table(worker, do_drop);
 	if (index_ops.shrinks && !below(worker, 24))
 		return on_table(worker, do_ebb);
+	if (index_ops.compare && !below(worker, 24))
+		return on_table(worker, below(worker, 4) ? do_first : do_count);
 	switch (below(worker, 32)) {
 	case 0:
 		return on_table(worker,
@@ -896,6 +966,37 @@ int workload_stamp(struct client *client, struct reef *reef)
 
 /* --- the audit --- */
 
+/* Counts of ranges, when nobody changes anything. */
+static int audit_counts(struct worker *worker, struct opened *opened,
+			const uint8_t *met)
+{
+	struct tables *tables = tables_of(worker);
+	uint64_t from, to, key, wanted, counted = 0;
+	bool backward;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < 24 && !rc && index_ops.compare; i++) {
+		from = below(worker, tables->keys);
+		to = below(worker, tables->keys);
+		backward = below(worker, 2);
+		for (wanted = key = 0; key < tables->keys; key++)
+			wanted += met[key] && !is_before(key, from, backward) &&
+				  (from == to || is_before(key, to, backward));
+		rc = index_ops.count_range(opened->table, from, to, backward,
+					   &counted);
+		if (!rc && counted != wanted)
+			cluster_fail(tables->cluster,
+				     "%llu keys from %llu %s to %llu, %llu "
+				     "counted",
+				     (unsigned long long)wanted,
+				     (unsigned long long)from,
+				     backward ? "down" : "up",
+				     (unsigned long long)to,
+				     (unsigned long long)counted);
+	}
+	return rc;
+}
+
 static int audit_table(struct worker *worker, struct opened *opened)
 {
 	struct tables *tables = tables_of(worker);
@@ -933,6 +1034,8 @@ static int audit_table(struct worker *worker, struct opened *opened)
 		cluster_fail(
 			tables->cluster, "%llu keys are there, %llu counted",
 			(unsigned long long)there, (unsigned long long)counted);
+	if (!rc)
+		rc = audit_counts(worker, opened, scan.met);
 	return judge(worker, "count", rc);
 }
 

@@ -15,21 +15,10 @@
 	.patience_ns = 2 * SECOND, .step_ns = 1, .hasty = true,                \
 	.capacity = 16ull << 20
 
-/* With two copies: a node is given up within a run, and its copies are made
- * anew. */
-#define COPIED                                                                 \
-	.ttl_ns = 16 * MILLISECOND, .node_ttl_ns = 12 * MILLISECOND,           \
-	.silence_ns = 8 * MILLISECOND, .duration_ns = 120 * MILLISECOND,       \
-	.clients = 3, .chaos_every_ns = 6 * MILLISECOND,                       \
-	.patience_ns = 2 * SECOND, .step_ns = 1, .hasty = true,                \
-	.capacity = 16ull << 20, .copies = 2, .nodes = 3, .seeds_max = 20
-
 static const struct scenario scenarios[] = {
-	{"nodes",
-	 "nodes die, stand still and come back; memory has two copies",
-	 {COPIED, .chaos = CHAOS_NODE_KILL | CHAOS_NODE_PAUSE}},
 	{"calm", "nothing goes wrong", {BRIEF}},
 	SCENARIOS_OF_TROUBLE(BRIEF),
+	SCENARIOS_OF_COPIES,
 	{"away",
 	 "clients give up on nodes that they do not reach, and go on",
 	 {BRIEF, .chaos = CHAOS_CUT | CHAOS_LINKS, .gives_up_ns = MILLISECOND}},

@@ -36,8 +36,8 @@ static int judge(struct client *client, const char *what, int rc)
 {
 	struct cluster *cluster = client->cluster;
 	uint32_t chaos = cluster->options.chaos;
-	bool links = chaos & (CHAOS_LINKS | CHAOS_CUT | CHAOS_NODE_KILL |
-			      CHAOS_NODE_PAUSE | CHAOS_CLIENT_PAUSE);
+	bool links = chaos & (CHAOS_LINKS | CHAOS_CUT | CHAOS_NODES |
+			      CHAOS_CLIENT_PAUSE);
 
 	switch (rc) {
 	case 0:
@@ -51,7 +51,7 @@ static int judge(struct client *client, const char *what, int rc)
 		break;
 	case -REEF_ENOLINK:
 	case -ETIMEDOUT:
-		if (chaos & (CHAOS_CUT | CHAOS_NODE_KILL | CHAOS_NODE_PAUSE))
+		if (chaos & (CHAOS_CUT | CHAOS_NODES))
 			return 0;
 		break;
 	case -REEF_ELOST:
@@ -681,7 +681,10 @@ static int make_board(struct client *client)
 int workload_begin(struct client *client)
 {
 	struct cluster *cluster = client->cluster;
-	struct reef_space_options options = {.flags = REEF_SPACE_CREATE};
+	struct reef_space_options options = {
+		.flags = REEF_SPACE_CREATE,
+		.copies = (uint8_t)cluster->options.copies,
+	};
 	int rc;
 
 	client->blocks_count = 0;
@@ -689,6 +692,7 @@ int workload_begin(struct client *client)
 	client->space = client->home;
 	if (!rc && cluster->options.revocable) {
 		options.flags |= REEF_SPACE_REVOCABLE;
+		options.copies = 1;
 		rc = reef_space_open(client->reef, SPACE, &options,
 				     &client->space);
 	}

@@ -4,8 +4,10 @@
 #include <reef/file.h>
 #include <reef/key.h>
 #include <reef/map.h>
+#include <reef/pages.h>
 #include <reef/reef.h>
 #include <reef/tree.h>
+#include <reef/txn.h>
 
 #include <cerrno>
 #include <cstring>

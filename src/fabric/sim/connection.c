@@ -372,6 +372,24 @@ void sim_conn_cut(struct conn *conn, bool cut)
 	}
 }
 
+void sim_conn_sever(struct sim_link *link)
+{
+	struct conn *conn = link->conn;
+	uint64_t soon_ns;
+	int side;
+
+	if (!conn)
+		return;
+	side = conn->sides[0].link == link ? 0 : 1;
+	soon_ns = sim_soon(conn->sim);
+	if (conn->state != CONN_LOST)
+		sim_conn_lose(conn, side ? sim_silence(conn, 0) : soon_ns,
+			      side ? soon_ns : sim_silence(conn, 1),
+			      -REEF_ENOLINK);
+	else if (conn->sides[side].lost.timer.heap_index)
+		sim_side_notice(conn, side, soon_ns, -REEF_ENOLINK);
+}
+
 /* --- links --- */
 
 void sim_pipe_filled(struct sim_link *link)

@@ -339,3 +339,8 @@ void sim_disconnect(struct reef_layer *layer, struct reef_link *link)
 {
 	sim_link_free(reef_container(link, struct sim_link, base));
 }
+
+void sim_sever(struct reef_layer *layer, struct reef_link *link)
+{
+	sim_conn_sever(reef_container(link, struct sim_link, base));
+}

@@ -307,6 +307,7 @@ static const struct reef_fabric_ops sim_ops = {
 	.unlisten = sim_unlisten,
 	.connect = sim_connect,
 	.disconnect = sim_disconnect,
+	.sever = sim_sever,
 	.expose = sim_expose,
 	.withdraw = sim_withdraw,
 	.attach = sim_attach,

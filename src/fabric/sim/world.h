@@ -324,6 +324,8 @@ void sim_conn_unref(struct conn *conn);
  * otherwise. */
 void sim_conn_lose(struct conn *conn, uint64_t notice0_ns, uint64_t notice1_ns,
 		   int reason);
+/* Its user wants to notice the loss now, whether it has happened or not. */
+void sim_conn_sever(struct sim_link *link);
 uint64_t sim_soon(struct reef_sim *sim);
 uint64_t sim_silence(struct conn *conn, int side);
 /* How late something of a lost connection comes to a side, at most some
@@ -377,6 +379,7 @@ int sim_connect(struct reef_layer *layer, struct reef_queue *queue,
 		const char *address, const struct reef_connect_options *options,
 		struct reef_link **out);
 void sim_disconnect(struct reef_layer *layer, struct reef_link *link);
+void sim_sever(struct reef_layer *layer, struct reef_link *link);
 
 /* --- keys (key.c) --- */
 

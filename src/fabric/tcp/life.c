@@ -363,6 +363,13 @@ void tcp_disconnect(struct reef_layer *layer, struct reef_link *base)
 	tcp_link_unref(link);
 }
 
+void tcp_sever(struct reef_layer *layer, struct reef_link *base)
+{
+	(void)layer;
+	tcp_link_break((struct tcp_link *)base, base->queue, -REEF_ENOLINK,
+		       false);
+}
+
 /* --- silence --- */
 
 /* For how long nothing has been heard from the peer, in time in which this side

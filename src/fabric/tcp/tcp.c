@@ -167,6 +167,7 @@ static const struct reef_fabric_ops tcp_ops = {
 	.unlisten = tcp_unlisten,
 	.connect = tcp_connect,
 	.disconnect = tcp_disconnect,
+	.sever = tcp_sever,
 	.expose = tcp_expose,
 	.withdraw = tcp_withdraw,
 	.attach = tcp_attach,

@@ -353,6 +353,7 @@ void tcp_link_tick(struct tcp_link *link, struct reef_queue *polling,
 		   uint64_t now_ns, bool was_away);
 
 void tcp_disconnect(struct reef_layer *layer, struct reef_link *base);
+void tcp_sever(struct reef_layer *layer, struct reef_link *base);
 
 /* --- send.c --- */
 

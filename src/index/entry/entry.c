@@ -73,16 +73,18 @@ static int fill_bytes(struct entry_home *home, const void *key,
 	size_t part = ENTRY_HEAD + (size_t)key_size;
 	const struct entry_staged *staged = put->staged;
 	struct entry_head *head;
+	uint64_t *room;
 
 	reef_assert(put->value || put->staged || !put->value_size);
 	fresh->size = part + put->value_size;
 	fresh->value = fresh->size > ENTRY_ALONG ? put->value : NULL;
 	if (!is_apart(fresh))
 		part = fresh->size;
-	head = is_apart(fresh) ? malloc(part) : entry_spare_take(home, part);
-	if (!head)
+	room = is_apart(fresh) ? malloc(part + 8)
+			       : entry_spare_take(home, part + 8);
+	if (!room)
 		return -ENOMEM;
-	fresh->bytes = head;
+	fresh->bytes = head = (void *)(room + 1);
 	*head = (struct entry_head){
 		.version = next_version(home, fresh->at),
 		.stamp = put->stamp,
@@ -168,6 +170,30 @@ struct reef_access entry_fresh_access(const struct entry_fresh *fresh)
 	};
 }
 
+struct reef_access entry_fresh_begin(struct entry_home *home,
+				     struct entry_fresh *fresh)
+{
+	struct reef_access access = entry_fresh_access(fresh);
+	uint64_t *header = (uint64_t *)(void *)fresh->bytes - 1;
+
+	fresh->has_header = reef_header_take(home->space, fresh->at, header);
+	if (fresh->has_header) {
+		access.address -= 8;
+		access.length += 8;
+		access.local = header;
+	}
+	return access;
+}
+
+void entry_fresh_end(struct entry_home *home, struct entry_fresh *fresh, int rc)
+{
+	/* Nobody else knows of the block, so it may be written again. */
+	if (rc && fresh->has_header)
+		reef_header_give(home->space, fresh->at);
+	fresh->has_header = false;
+	fresh->written = !rc;
+}
+
 static int write_apart(struct entry_home *home, const struct entry_fresh *fresh)
 {
 	size_t part = fresh->size - entry_value_size(fresh->bytes);
@@ -216,8 +242,10 @@ void entry_fresh_drop(struct entry_home *home, struct entry_fresh *fresh,
 		fresh->staged->is_taken = !is_free;
 	else if (fresh->at && is_free)
 		entry_free(home, fresh->at);
-	entry_spare_give(home, fresh->bytes,
-			 is_apart(fresh) ? ENTRY_SPARE + 1 : fresh->size);
+	if (fresh->bytes)
+		entry_spare_give(home, (uint64_t *)(void *)fresh->bytes - 1,
+				 is_apart(fresh) ? ENTRY_SPARE + 1
+						 : fresh->size + 8);
 	*fresh = (struct entry_fresh){0};
 }
 

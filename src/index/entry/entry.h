@@ -60,6 +60,8 @@ struct entry_change {
 	/* decide does not look at now->value, which may be NULL: so a large one
 	 * is not read. */
 	bool blind;
+	/* A key that a transaction has is left alone: decide is not called. */
+	bool gently;
 	uint64_t version; /* out: after ENTRY_PUT, of the new entry */
 	int status;	  /* out: of one of many */
 };
@@ -108,7 +110,8 @@ void entry_spare_give(struct entry_home *home, void *bytes, size_t size);
 #define ENTRY_ALONG 65536u
 
 struct entry_fresh {
-	struct entry_head *bytes; /* as it is, or will be, written */
+	struct entry_head *bytes; /* as it is, or will be, written; before it
+				   * is room for the header of its block */
 	size_t size;
 	/* Of one longer than ENTRY_ALONG: where its value is, the caller's;
 	 * bytes has what is before it. */
@@ -119,8 +122,9 @@ struct entry_fresh {
 	uint64_t block;		     /* that as a short address */
 	uint32_t hint;
 	bool written;
-	bool is_named; /* perhaps a word has it that should not, so its block
-			* is not freed; is_live tells, when we end */
+	bool has_header; /* entry_fresh_begin took that */
+	bool is_named;	 /* perhaps a word has it that should not, so its block
+			  * is not freed; is_live tells, when we end */
 };
 
 /* Take a block and put an entry together; it is not written yet.  -EINVAL: too
@@ -131,6 +135,13 @@ int entry_fresh_make(struct entry_home *home, const void *key,
 /* The WRITE of a fresh entry, for a batch: only of one of at most ENTRY_ALONG
  * bytes. */
 struct reef_access entry_fresh_access(const struct entry_fresh *fresh);
+/* The same, with the header of its block, if that waits to be written: so both
+ * are one operation. Nothing else in the batch may change anything. Afterwards
+ * it is told what became of it. */
+struct reef_access entry_fresh_begin(struct entry_home *home,
+				     struct entry_fresh *fresh);
+void entry_fresh_end(struct entry_home *home, struct entry_fresh *fresh,
+		     int rc);
 /* WRITE a fresh entry, if that was not done.  -EAGAIN: it is in doubt, do it
  * again. */
 int entry_fresh_write(struct entry_home *home, struct entry_fresh *fresh);

@@ -37,6 +37,10 @@ struct entry_head {
 #define ENTRY_HEAD 40
 static_assert(sizeof(struct entry_head) == ENTRY_HEAD, "layout");
 
+/* The stamp of a *ghost*: an entry whose key is not there, but whose slot a
+ * transaction can take. It is past whatever a map's expiry is compared with. */
+#define ENTRY_GHOST UINT64_C(1)
+
 #define ENTRY_KEY_BITS ((1u << 17) - 1)
 static inline uint32_t entry_key_size(const struct entry_head *head)
 {

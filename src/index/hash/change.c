@@ -2,7 +2,8 @@
  *
  *   find --there--> update: {live of the old entry = 0; CAS slot}
  *        \-absent-> insert.c
- *   another was quicker, or the subtable is being split: find again */
+ *   another was quicker, or the subtable is being split: find again
+ *   a transaction has the slot: wait for it, or abort it (intent.c) */
 #include "index/hash/place.h"
 
 #include "base/mutant.h"
@@ -14,7 +15,7 @@
 /* With one block: each may leave two words behind in a slot, which must not
  * return (layout.h, 3). */
 #define BLOCK_ATTEMPTS 128u
-#define STAGED_ATTEMPTS (3 * BLOCK_ATTEMPTS)
+#define STAGED_ATTEMPTS (BLOCK_ATTEMPTS + BLOCK_ATTEMPTS / 2)
 static_assert(2 * STAGED_ATTEMPTS < UINT64_MAX / HASH_TAG_ONE, "tags");
 
 uint64_t hash_tagged(uint64_t before, uint64_t content)
@@ -172,15 +173,21 @@ static int put_entry(struct hash_table *table, struct entry_change *change,
 }
 
 /* Find the key, let decide() decide, and do that. *is_decided: the error that
- * is returned is decide's. */
+ * is returned is decide's.  -EINPROGRESS: as hash_intent_pass. */
 static int apply_once(struct hash_table *table, struct entry_change *change,
 		      struct hash_reading *reading, struct entry_fresh *fresh,
-		      bool *is_decided)
+		      struct intent_wait *wait, bool *is_decided)
 {
 	struct entry put = {0};
 	int rc, verdict;
 
 	rc = hash_find_along(table, reading, fresh, 1);
+	if (!rc && reading->status == -EALREADY)
+		return change->gently
+			       ? 0
+			       : hash_intent_pass(table, reading->slot_at,
+						  reading->slot,
+						  &reading->intent, wait);
 	if (!rc && reading->status != -ENOENT)
 		rc = reading->status;
 	if (rc)
@@ -201,7 +208,7 @@ static int apply_once(struct hash_table *table, struct entry_change *change,
 }
 
 static int apply_inside(struct hash_table *table, struct entry_change *change,
-			bool *is_decided)
+			struct intent_wait *wait, bool *is_decided)
 {
 	struct hash_reading reading;
 	struct entry_fresh fresh = {0};
@@ -220,7 +227,8 @@ static int apply_inside(struct hash_table *table, struct entry_change *change,
 	if (change->ahead)
 		rc = prepare_entry(table, change, change->ahead, &fresh);
 	while (!rc) {
-		rc = apply_once(table, change, &reading, &fresh, is_decided);
+		rc = apply_once(table, change, &reading, &fresh, wait,
+				is_decided);
 		if (rc != -EAGAIN || *is_decided)
 			break;
 		rc = ++attempt < ATTEMPTS_MAX ? index_pause(attempt) : -EBUSY;
@@ -236,13 +244,20 @@ static int apply_inside(struct hash_table *table, struct entry_change *change,
 int hash_apply(struct hash_table *table, struct entry_change *change)
 {
 	struct reef_patience patience = {0};
+	struct intent_wait wait = {0};
 	bool is_decided = false;
 	int rc, waited;
 
 	if (change->key_size > ENTRY_KEY_MAX)
 		return -EINVAL;
 	for (;;) {
-		rc = apply_inside(table, change, &is_decided);
+		rc = apply_inside(table, change, &wait, &is_decided);
+		if (rc == -EINPROGRESS && !is_decided) {
+			rc = intent_pause(&wait);
+			if (rc)
+				return rc;
+			continue;
+		}
 		if ((rc != -ENOSPC && rc != -EDQUOT) || is_decided)
 			return rc;
 		/* What was freed may only be waiting to be reused. This waits

@@ -8,6 +8,8 @@
  *     |                                                |  next slot
  *     +---- the directory, the slot or the entry changed meanwhile
  *
+ * Where a slot is an intent, its line and status tell which entry counts.
+ *
  * (R4) "Not there" is said only when both places were read whole, in a subtable
  * that was in use at that moment, and no slot there was the key's. */
 #include "index/hash/place.h"
@@ -70,16 +72,11 @@ static int restart_reading(struct hash_reading *reading)
 
 /* --- what is remembered --- */
 
-static struct hash_memo *memo_of(struct hash_table *table, uint64_t hash)
-{
-	return &table->memos[(hash >> 20) & table->memos_mask];
-}
-
 void hash_remember(struct hash_table *table, const struct hash_reading *reading,
 		   uint64_t slot_at, uint64_t slot, uint64_t entry_at,
 		   uint64_t version)
 {
-	struct hash_memo *memo = memo_of(table, reading->hash);
+	struct hash_memo *memo = hash_memo_of(table, reading->hash);
 
 	if (!slot_at && memo->hash != reading->hash)
 		return;
@@ -99,7 +96,7 @@ void hash_remember(struct hash_table *table, const struct hash_reading *reading,
  * no checksum to tell that its block was reused. */
 static bool has_memo(struct hash_table *table, struct hash_reading *reading)
 {
-	const struct hash_memo *memo = memo_of(table, reading->hash);
+	const struct hash_memo *memo = hash_memo_of(table, reading->hash);
 
 	if (!memo->version || memo->hash != reading->hash)
 		return false;
@@ -229,7 +226,7 @@ static int end_places(struct hash_table *table, struct hash_reading *reading,
 static int begin_memo(struct hash_table *table, struct hash_reading *reading,
 		      struct round *round)
 {
-	const struct hash_memo *memo = memo_of(table, reading->hash);
+	const struct hash_memo *memo = hash_memo_of(table, reading->hash);
 	uint32_t size = hash_entry_read_size(table, memo->slot, memo->entry_at);
 	int rc = entry_room_need(&reading->room, size);
 
@@ -245,16 +242,38 @@ static int begin_memo(struct hash_table *table, struct hash_reading *reading,
 	return rc;
 }
 
+/* Find out what names the entry of a slot. One that the key's transaction has
+ * deleted is read for its key: then it is the one before. */
+static int find_content(struct hash_table *table, struct hash_reading *reading)
+{
+	int rc;
+
+	reading->content = reading->slot;
+	reading->is_held = reading->slot & HASH_INTENT;
+	if (!reading->is_held)
+		return 0;
+	rc = hash_intent_read(table, reading->slot, &reading->intent);
+	if (rc)
+		return rc;
+	reading->content = hash_intent_content(&reading->intent);
+	if (hash_slot_is_empty(reading->content))
+		reading->content = reading->intent.line.old & HASH_CONTENT;
+	return 0;
+}
+
 static int begin_entry(struct hash_table *table, struct hash_reading *reading,
 		       struct round *round)
 {
-	int rc = reef_long_address(table->space, hash_slot_block(reading->slot),
-				   &reading->entry_at);
 	uint32_t size;
+	int rc = find_content(table, reading);
 
+	if (!rc)
+		rc = reef_long_address(table->space,
+				       hash_slot_block(reading->content),
+				       &reading->entry_at);
 	if (rc)
 		return rc;
-	size = hash_entry_read_size(table, reading->slot, reading->entry_at);
+	size = hash_entry_read_size(table, reading->content, reading->entry_at);
 	rc = entry_room_need(&reading->room, size);
 	if (!rc)
 		add_read(round, reading->entry_at, reading->room.bytes, size);
@@ -309,6 +328,23 @@ static int go_to_next_candidate(struct hash_reading *reading)
 	return next_candidate(reading) ? 0 : -ENOENT;
 }
 
+/* End with the entry that the status of an intent told, whatever its `live` is.
+ * (R10) It was named since we entered, so it is whole. */
+static int end_held(struct hash_reading *reading, bool is_sound)
+{
+	if (!is_sound)
+		return -REEF_ECORRUPT;
+	if (!is_key(reading))
+		return go_to_next_candidate(reading);
+	note_found(reading);
+	reading->slot_at = hash_slot_address(reading, reading->slot_at);
+	if (reading->to_change)
+		return -EALREADY;
+	return hash_slot_is_empty(hash_intent_content(&reading->intent))
+		       ? -ENOENT
+		       : 0;
+}
+
 static int end_entry(struct hash_table *table, struct hash_reading *reading)
 {
 	const struct entry_head *head;
@@ -316,11 +352,13 @@ static int end_entry(struct hash_table *table, struct hash_reading *reading)
 	bool live, sound;
 	int rc;
 
-	rc = hash_entry_complete(
-		table, reading, reading->entry_at,
-		hash_entry_read_size(table, reading->slot, reading->entry_at));
+	rc = hash_entry_complete(table, reading, reading->entry_at,
+				 hash_entry_read_size(table, reading->content,
+						      reading->entry_at));
 	if (rc < 0)
 		return rc;
+	if (reading->is_held)
+		return end_held(reading, rc);
 	head = reading->room.bytes;
 	live = rc && head->live == head->version;
 	if (live && is_key(reading)) {
@@ -490,6 +528,7 @@ static void begin_readings(struct hash_table *table,
 			hash_of_key(table, reading->key, reading->key_size);
 		reading->print =
 			hash_places(table, reading->hash, reading->place);
+		reading->is_held = false;
 		reading->status = reading->key_size > ENTRY_KEY_MAX
 					  ? -EINVAL
 					  : -EINPROGRESS;

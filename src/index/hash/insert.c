@@ -153,6 +153,24 @@ static int take_rival_away(struct hash_insertion *insertion, uint64_t at,
 	return rc == -REEF_EINDOUBT ? 0 : rc;
 }
 
+/* READ the entry of another slot; a transaction's line tells which it is.  1:
+ * whole.  0: it is not. */
+static int read_rival(struct hash_insertion *insertion, uint64_t slot)
+{
+	struct intent intent;
+	uint64_t entry_at;
+	int rc;
+
+	if (slot & HASH_INTENT) {
+		rc = hash_intent_read(insertion->table, slot, &intent);
+		if (rc)
+			return rc;
+		slot = intent.line.old & HASH_CONTENT;
+	}
+	return hash_read_entry(insertion->table, insertion->other, slot,
+			       &entry_at);
+}
+
 /* Judge another slot with our fingerprint.  1: it is another key's.  -EAGAIN:
  * it is our key's, and we have withdrawn.  0: it changed, look again.
  * -REEF_ECORRUPT: what it names is no entry, however often it is read. */
@@ -161,7 +179,6 @@ static int judge_rival(struct hash_insertion *insertion, uint64_t at,
 {
 	struct hash_reading *reading = insertion->reading;
 	const struct entry_head *head;
-	uint64_t entry_at;
 	int rc;
 
 	if (slot & HASH_FROZEN) {
@@ -173,8 +190,7 @@ static int judge_rival(struct hash_insertion *insertion, uint64_t at,
 					reading->depth);
 		return rc ? rc : -EAGAIN;
 	}
-	rc = hash_read_entry(insertion->table, insertion->other, slot,
-			     &entry_at);
+	rc = read_rival(insertion, slot);
 	if (rc < 0)
 		return rc;
 	if (!rc) {

@@ -7,6 +7,8 @@
  *   change.c     put, update, delete
  *   near.c       the plain case of that, in memory that is mapped; near.h
  *   insert.c     the first slot of a key: (1) of table.h
+ *   hold.c       keys that a transaction has, to it; hold.h
+ *   intent.c     slots that transactions have: (7) of table.h
  *   many.c       put many keys in shared batches
  *   split.c      (3) of table.h
  *   walk.c       all entries, in an order that splits do not change; counts
@@ -51,6 +53,7 @@ struct hash_table {
 	struct entry_home home; /* of its entries */
 	uint64_t root;
 	uint32_t groups;
+	bool is_copied; /* its space has two copies */
 	uint64_t seed, id, owner;
 	uint64_t levels[HASH_DEPTH_MAX + 1]; /* outer ones; 0: not known */
 	struct hash_leaf *leaves;	     /* 2^depth of them, by suffix */
@@ -188,6 +191,11 @@ static inline uint64_t hash_fresh_content(const struct hash_reading *reading,
 {
 	return hash_slot_make(fresh->block, fresh->hint, reading->print);
 }
+static inline struct hash_memo *hash_memo_of(const struct hash_table *table,
+					     uint64_t hash)
+{
+	return &table->memos[(hash >> 20) & table->memos_mask];
+}
 /* Find in place the keys whose case is plain: at most HASH_TOGETHER readings,
  * with hash, print and place set. Returns how many were not found so; they are
  * as they were. */
@@ -201,6 +209,35 @@ bool hash_near_is_stale(struct hash_table *table,
 void hash_remember(struct hash_table *table, const struct hash_reading *reading,
 		   uint64_t slot_at, uint64_t slot, uint64_t entry_at,
 		   uint64_t version);
+
+/* --- intent.c --- */
+
+/* READ what a slot that is an intent means.  -REEF_ECORRUPT. */
+int hash_intent_read(struct hash_table *table, uint64_t slot,
+		     struct intent *intent);
+/* What the slot of an intent names, as its status says: a slot's content. One
+ * that is empty: the key is not there. */
+static inline uint64_t hash_intent_content(const struct intent *intent)
+{
+	return intent->status == INTENT_COMMITTED
+		       ? intent->line.next & HASH_CONTENT
+		       : intent->line.old & HASH_CONTENT;
+}
+/* Set a slot to what its intent, which is decided, says; with `flags`.  1: we
+ * did, and freed what it does not name any more.  0: another was quicker, or it
+ * is in doubt. */
+int hash_intent_resolve(struct hash_table *table, uint64_t at, uint64_t slot,
+			const struct intent *intent, uint64_t flags);
+/* Come past the intent in a slot, to change its key: inside reef_enter.
+ * -EAGAIN: it is gone, find the key again.  -EINPROGRESS: wait first
+ * (intent_pause), not inside. */
+int hash_intent_pass(struct hash_table *table, uint64_t at, uint64_t slot,
+		     struct intent *intent, struct intent_wait *wait);
+/* Resolve the slot that names the line with that short address, if one does.
+ * -EAGAIN: the directory changed; once more. */
+int hash_intent_resolve_line(struct hash_table *table,
+			     const struct intent *intent, uint64_t block);
+void hash_intents_register(void);
 
 /* --- insert.c, split.c, change.c --- */
 
@@ -265,7 +302,8 @@ int hash_leaf_drop(struct hash_table *table, uint64_t hash);
 /* True if a slot names the entry of a key. */
 static inline bool hash_slot_is_occupied(uint64_t slot)
 {
-	return hash_slot_block(slot) && !(slot & HASH_PROVISIONAL);
+	return hash_slot_block(slot) &&
+	       !(slot & (HASH_PROVISIONAL | HASH_INTENT));
 }
 
 #endif

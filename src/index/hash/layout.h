@@ -12,12 +12,13 @@
  *   subtable  header of 56 bytes, then groups of three buckets of 8 slots:
  *             [main 0][overflow][main 1]. A key has two candidate places, each
  *             a main bucket with the overflow beside it: 128 bytes.
- *   slot      63    54 53     52          51      42 41  38 37           0
- *            |  tag   |frozen|provisional| finger-  | size | block, short  |
- *            |        |      |           | print    | hint | address       |
+ *   slot      63  55 54     53     52          51      42 41  38 37        0
+ *            | tag  |frozen|intent|provisional| finger-  | size | block,    |
+ *            |      |      |      |           | print    | hint | short     |
  *             0: never used, and its subtable is not in use yet. No block, or
  *             provisional with hint 14: empty; it keeps its tag, and the
- *             block that it named last as a mere number.
+ *             block that it named last as a mere number. Intent: a transaction
+ *             has it, and the block is its line (index/entry/intent.h).
  *   entry     a block that a slot names: index/entry/layout.h.
  *
  * (1) All words but an entry's `live` and `touched` and what is written before
@@ -27,6 +28,9 @@
  *     are few, and come round; but the block that a slot named is not reused
  *     in that time, and an emptied slot still tells which it was. (An insert
  *     that is withdrawn goes on with another block now and then: change.c.)
+ *
+ * (4) A slot is never intent and frozen, nor intent and provisional; while it
+ * is intent it has the fingerprint of its key.
  *
  * (R10) Whatever is read from shared memory is checked by whoever uses it:
  *     bounds, alignment, kind, sizes. A word that anybody scribbled over costs
@@ -47,8 +51,11 @@
 
 #define HASH_BLOCK_MASK ((UINT64_C(1) << 38) - 1)
 #define HASH_PROVISIONAL (UINT64_C(1) << 52)
-#define HASH_FROZEN (UINT64_C(1) << 53)
-#define HASH_TAG_ONE (UINT64_C(1) << 54)
+#define HASH_INTENT (UINT64_C(1) << 53)
+#define HASH_FROZEN (UINT64_C(1) << 54)
+#define HASH_TAG_ONE (UINT64_C(1) << 55)
+/* All that says what a slot names; the rest says how it may be changed. */
+#define HASH_CONTENT (HASH_INTENT - 1)
 #define HASH_PRINT_BITS 10
 
 static inline uint64_t hash_slot_block(uint64_t slot)

@@ -91,6 +91,8 @@ static void decide_one(struct many *many, uint32_t i)
 
 	if (change->status == -EINVAL || !many->fresh[i].at)
 		return;
+	if (reading->status == -EALREADY)
+		return; /* hash_apply waits for the transaction */
 	if (reading->status && reading->status != -ENOENT) {
 		change->status = reading->status;
 		return;

@@ -1,14 +1,17 @@
 /* near.c - the plain case of looking up, in place.
  *
  * Plain is: the key's subtable is known in this epoch, a slot there with its
- * fingerprint is neither provisional nor frozen, and names an entry that is
- * whole, live, short and the key's. That is nearly every key that is there.
- * Everything else is find.c's, from the beginning: so it alone says what is not
- * there, and what to do when something changes.
+ * fingerprint is neither provisional, nor intent, nor frozen, and names an
+ * entry that is whole, live, short and the key's. That is nearly every key that
+ * is there. Everything else is find.c's, from the beginning: so it alone says
+ * what is not there, and what to do when something changes.
  *
  * Why it is right: the slot was read within the epoch in which its subtable is
  * known to be in use, and is not frozen, so it is true (3); then the entry was
  * live (2).
+ *
+ * In a space with two copies the primary is read so, too, and what was found
+ * counts if the lease has run until then (client/handle/near.h (4)).
  *
  * Where time goes: with millions of keys each get misses twice, at its places
  * and at its entry, and the second miss waits for the first; with small pages
@@ -64,6 +67,16 @@ bool hash_near_is_stale(struct hash_table *table,
 	       leaf->epoch != reef_epoch(table->reef);
 }
 
+/* What was found does not count (client_near_counts): it is as if it had not
+ * been looked for. */
+static uint32_t refuse_all(struct hash_reading *readings, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++)
+		if (!readings[i].status)
+			readings[i].status = -EINPROGRESS;
+	return count;
+}
+
 uint32_t hash_find_near(struct hash_table *table, struct hash_reading *readings,
 			uint32_t count)
 {
@@ -77,5 +90,7 @@ uint32_t hash_find_near(struct hash_table *table, struct hash_reading *readings,
 	else
 		missing = find_in_passes(table, readings, count, epoch);
 	client_near_leave(table->reef);
+	if (unlikely(table->is_copied) && !client_near_counts(table->reef))
+		return refuse_all(readings, count);
 	return missing;
 }

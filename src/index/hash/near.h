@@ -17,7 +17,7 @@
 /* The bits of a slot that decide whether it is a key's in the plain case. */
 #define HASH_NEAR_MEANING                                                      \
 	(hash_slot_make(0, 0, (1u << HASH_PRINT_BITS) - 1) |                   \
-	 HASH_PROVISIONAL | HASH_FROZEN)
+	 HASH_PROVISIONAL | HASH_INTENT | HASH_FROZEN)
 
 /* In bytes: the longest value that memcpy copies quickest; the longest entry
  * that is copied in place, while whoever takes its memory away waits; the
@@ -128,9 +128,8 @@ static inline void hash_near_prefetch_places(const struct hash_table *table,
 
 /* The first pass: the key's subtable. NULL: it is not known in this epoch, or
  * not in place. */
-static inline const uint8_t *hash_near_subtable(struct hash_table *table,
-						struct hash_reading *reading,
-						uint64_t epoch)
+static inline __attribute__((always_inline)) const uint8_t *hash_near_subtable(
+	struct hash_table *table, struct hash_reading *reading, uint64_t epoch)
 {
 	struct hash_leaf *leaf = hash_leaf_known(table, reading->hash);
 	const uint8_t *at;
@@ -139,17 +138,17 @@ static inline const uint8_t *hash_near_subtable(struct hash_table *table,
 		return NULL;
 	reading->leaf = leaf->subtable;
 	reading->depth = leaf->depth;
-	at = client_near_at(table->reef, leaf->subtable,
-			    hash_subtable_size(table), false);
+	at = client_near_see(table->reef, leaf->subtable,
+			     hash_subtable_size(table));
 	if (unlikely(leaf->at != (uintptr_t)at))
 		leaf->at = (uintptr_t)at;
 	return at;
 }
 
 /* The second pass: the entry that the key's slot names. NULL: not plain. */
-static inline const uint8_t *hash_near_entry(struct hash_table *table,
-					     struct hash_reading *reading,
-					     const uint8_t *subtable)
+static inline __attribute__((always_inline)) const uint8_t *
+hash_near_entry(struct hash_table *table, struct hash_reading *reading,
+		const uint8_t *subtable)
 {
 	if (unlikely(!subtable || !hash_near_find_slot(reading, subtable) ||
 		     !client_near_long(table->space,
@@ -159,9 +158,8 @@ static inline const uint8_t *hash_near_entry(struct hash_table *table,
 	/* The block of an entry that is to be changed is freed, most likely. */
 	if (reading->to_change)
 		client_free_hint(table->space, reading->entry_at);
-	return client_near_at(table->reef, reading->entry_at,
-			      entry_hint_size(hash_slot_hint(reading->slot)),
-			      false);
+	return client_near_see(table->reef, reading->entry_at,
+			       entry_hint_size(hash_slot_hint(reading->slot)));
 }
 
 /* As memcpy, but without a call for the most usual sizes: 32 to 64 bytes are
@@ -222,7 +220,7 @@ static inline bool hash_near_covers(const struct hash_table *table,
 		return false;
 	if (reading->blind)
 		size = ENTRY_HEAD + (size_t)reading->key_size;
-	return client_near_at(table->reef, reading->entry_at, size, false);
+	return client_near_see(table->reef, reading->entry_at, size);
 }
 
 /* The third pass: read the entry. False: it is not plain.
@@ -232,9 +230,9 @@ static inline bool hash_near_covers(const struct hash_table *table,
  * and needs no checksum, as it was whole when it was published. Even if
  * somebody writes into it in spite of that, nobody reads outside of it: its
  * sizes are read once. */
-static inline bool hash_near_read_entry(const struct hash_table *table,
-					struct hash_reading *reading,
-					const uint8_t *entry, bool grows)
+static inline __attribute__((always_inline)) bool hash_near_read_entry(
+	const struct hash_table *table, struct hash_reading *reading,
+	const uint8_t *entry, bool grows)
 {
 	const struct entry_head *head = (const void *)entry;
 	uint64_t live, sizes, want;
@@ -274,9 +272,9 @@ static inline bool hash_near_read_entry(const struct hash_table *table,
 	return true;
 }
 
-static inline bool hash_near_find(struct hash_table *table,
-				  struct hash_reading *reading, uint64_t epoch,
-				  bool grows)
+static inline __attribute__((always_inline)) bool
+hash_near_find(struct hash_table *table, struct hash_reading *reading,
+	       uint64_t epoch, bool grows)
 {
 	const uint8_t *at = hash_near_subtable(table, reading, epoch);
 
@@ -285,8 +283,9 @@ static inline bool hash_near_find(struct hash_table *table,
 }
 
 /* hash_touch in place. No barrier after it: nobody waits for such a note, and
- * it is there before we leave, so while the block is still the entry's. */
-static inline void hash_near_touch(struct hash_table *table,
+ * it is there before we leave, so while the block is still the entry's. False:
+ * it has to be done otherwise. */
+static inline bool hash_near_touch(struct hash_table *table,
 				   const struct hash_reading *reading,
 				   uint16_t touched)
 {
@@ -298,12 +297,13 @@ static inline void hash_near_touch(struct hash_table *table,
 	if (at)
 		atomic_store_explicit((_Atomic uint16_t *)at, touched,
 				      memory_order_relaxed);
+	return at;
 }
 
 /* Get one key in place, if nothing has to be waited for and the room, which
  * stays the caller's, is longer than the value; not inside reef_enter. use:
  * true if this use has to be noted, and as what. Of *out the value is the room.
- * False: hash_get tells.
+ * is_copied: table->is_copied, known to the caller. False: hash_get tells.
  *
  * All members of the reading are in registers here, as nobody is given its
  * address. */
@@ -311,7 +311,7 @@ static inline __attribute__((always_inline)) bool hash_get_near(
 	struct hash_table *table, const void *key, uint32_t key_size,
 	void *room, size_t room_size,
 	bool (*use)(const void *context, uint16_t touched, uint16_t *next),
-	const void *context, struct entry *out)
+	const void *context, bool is_copied, struct entry *out)
 {
 	struct hash_reading reading;
 	struct client_near near;
@@ -325,9 +325,14 @@ static inline __attribute__((always_inline)) bool hash_get_near(
 	if (!client_near_begin(table->reef, &near))
 		return false;
 	found = hash_near_find(table, &reading, near.epoch, false);
-	if (found && unlikely(use(context, reading.entry.touched, &next)))
-		hash_near_touch(table, &reading, next);
+	if (found && unlikely(use(context, reading.entry.touched, &next)) &&
+	    !hash_near_touch(table, &reading, next))
+		/* Both copies have to be told, by who may. */
+		found = !is_copied ||
+			!client_may_change(table->reef, reading.entry_at);
 	client_near_end(table->reef, &near);
+	if (is_copied && found)
+		found = client_near_counts(table->reef);
 	if (found)
 		*out = reading.entry;
 	return found;

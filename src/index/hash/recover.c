@@ -4,7 +4,9 @@
  *   level     if its root does
  *   subtable  if its word in the directory names it
  *   entry     if a slot of its key names it. A provisional one is taken away:
- *             its insert did not happen, and never will.
+ *             its insert did not happen, and never will. A ghost is taken
+ *             away as well; what a transaction is to put lives until that is
+ *             aborted.
  *
  * What only lost memory could name is not live: nobody can find it any more. An
  * entry may have its slot beside that of a lost one, where a lookup fails: then
@@ -14,6 +16,8 @@
  * table is part of none. One of a table whose directory or slots are nonsense
  * stays, as nobody can tell: an error would hold its session's end up. */
 #include "index/hash/internal.h"
+
+#include "base/mutant.h"
 
 #include <errno.h>
 #include <string.h>
@@ -167,6 +171,42 @@ static bool is_in_slots(const struct hash_reading *reading, uint64_t block)
 	return false;
 }
 
+/* 1: a transaction that is PENDING is to put the block. One whose session has
+ * ended is aborted: that will not be. */
+static int is_to_be_put(struct hash_table *table, struct hash_reading *reading,
+			uint64_t block)
+{
+	enum reef_session_view view;
+	struct intent *intent = &reading->intent;
+	int rc;
+
+	if (!reading->is_held || intent->status != INTENT_PENDING ||
+	    hash_slot_block(intent->line.next) != block)
+		return 0;
+	rc = reef_session_check(table->reef, intent->line.session, &view);
+	if (rc || view != REEF_VIEW_ENDED)
+		return rc ? rc : 1;
+	rc = intent_abort(table->reef, intent);
+	return rc ? rc : intent->status == INTENT_COMMITTED;
+}
+
+/* Take a ghost away.  1: it is left, as a transaction or a split has its slot.
+ */
+static int is_ghost_left(struct hash_table *table,
+			 const struct hash_reading *reading)
+{
+	uint64_t before;
+	int rc;
+
+	if (reading->is_held || reading->slot & HASH_FROZEN)
+		return 1;
+	rc = index_cas(table->reef, reading->slot_at, reading->slot,
+		       hash_emptied(reading->slot), &before);
+	if (rc < 0 && rc != -REEF_EINDOUBT)
+		return rc;
+	return rc != 1;
+}
+
 /* 1: the entry is the value of its key. */
 static int is_current_value(struct hash_table *table,
 			    struct hash_reading *entry, uint64_t address,
@@ -181,8 +221,12 @@ static int is_current_value(struct hash_table *table,
 
 	if (!rc)
 		rc = reading.status;
-	if (!rc)
-		rc = reading.entry_at == address;
+	if (!rc && reading.entry_at != address)
+		rc = is_to_be_put(table, &reading, block);
+	else if (!rc && reading.entry.stamp == ENTRY_GHOST)
+		rc = is_ghost_left(table, &reading);
+	else if (!rc)
+		rc = !REEF_MUTATED(TXN_IS_LIVE_PENDING) || !reading.is_held;
 	else if (rc == -ENOENT)
 		rc = 0;
 	else if (is_in_slots(&reading, block))

@@ -125,6 +125,22 @@ static int find_or_make_child(struct split *split, uint32_t which)
 
 /* --- the parent --- */
 
+/* Decide the transaction that has a slot, and freeze the slot as that says, in
+ * one CAS: so nobody takes it again in between, and no intent is carried into a
+ * child. */
+static int freeze_intent(struct hash_table *table, uint64_t at, uint64_t slot)
+{
+	struct intent intent;
+	int rc = hash_intent_read(table, slot, &intent);
+
+	if (!rc && intent.status == INTENT_PENDING &&
+	    !REEF_MUTATED(TXN_DROP_INTENT))
+		rc = intent_abort(table->reef, &intent);
+	if (!rc)
+		rc = hash_intent_resolve(table, at, slot, &intent, HASH_FROZEN);
+	return rc < 0 ? rc : 0;
+}
+
 int hash_freeze(struct hash_table *table, uint64_t subtable, uint64_t *image)
 {
 	struct index_batch batch = {.reef = table->reef};
@@ -142,8 +158,13 @@ int hash_freeze(struct hash_table *table, uint64_t subtable, uint64_t *image)
 			if (image[i] & HASH_FROZEN)
 				continue;
 			all = false;
-			rc = add_cas(&batch, slot_at(subtable, i), image[i],
-				     image[i] | HASH_FROZEN);
+			if (image[i] & HASH_INTENT &&
+			    !REEF_MUTATED(TXN_CARRY_UNMARKED))
+				rc = freeze_intent(table, slot_at(subtable, i),
+						   image[i]);
+			else
+				rc = add_cas(&batch, slot_at(subtable, i),
+					     image[i], image[i] | HASH_FROZEN);
 		}
 		if (!rc)
 			rc = index_batch_flush(&batch);

@@ -20,6 +20,7 @@ static_assert(sizeof(struct hash_root) <= ROOT_SIZE, "layout");
 __attribute__((constructor)) static void register_kinds(void)
 {
 	hash_kinds_register();
+	hash_intents_register();
 }
 
 static uint32_t head_crc(const struct hash_root_head *head)
@@ -173,6 +174,7 @@ int hash_open(struct reef_space *space, uint64_t at, uint32_t remember,
 		.kind = REEF_BLOCK_HASH_ENTRY,
 	};
 	table->groups = head.groups;
+	table->is_copied = reef_space_copies(space) > 1;
 	table->seed = head.seed;
 	table->id = head.id;
 	table->owner = head.owner;

@@ -29,15 +29,21 @@
  *     puts one; the root's `alive` is zeroed when all of them are. A call says
  *     -REEF_EDROPPED of a key only when its leaf is: where a level that it
  *     needs is DROPPED, it drops the leaf first.
+ * (7) A slot may be a transaction's intent (index/entry/intent.h): over the
+ * slot of a key that is there. Readers go by its status; whoever changes the
+ *     key, freezes the slot or drops the table decides that first, and sets the
+ *     slot to what it says.
  *
  * Linearization: an insert at its confirming CAS, an update or delete at its
- * CAS on the slot; a read when it read live == version, or at its second look.
+ * CAS on the slot; a read when it read live == version, or at its second look,
+ * or when it read an intent's status; a transaction at its status.
  *
  * Thread: owner of the handle; its fibers may share a table. */
 #ifndef REEF_INDEX_HASH_TABLE_H
 #define REEF_INDEX_HASH_TABLE_H
 
 #include "index/entry/entry.h"
+#include "index/entry/intent.h"
 
 struct hash_table;
 
@@ -76,7 +82,9 @@ int hash_drop(struct hash_table *table);
 struct hash_reading {
 	const void *key;
 	uint32_t key_size;
-	int status;	    /* out: 0: found.  -ENOENT.  else: error */
+	/* out: 0: found.  -ENOENT.  -EALREADY: to_change, and a transaction
+	 * has its slot.  Else: error */
+	int status;
 	struct entry entry; /* out */
 	/* the table's */
 	struct entry_room room;
@@ -88,9 +96,12 @@ struct hash_reading {
 	uint64_t entry_at, version;
 	uint8_t phase;
 	bool to_change;
-	bool blind; /* its value is not wanted: entry.value may be NULL */
+	bool blind;   /* its value is not wanted: entry.value may be NULL */
+	bool is_held; /* its slot is an intent, and entry is what counts */
 	/* A longer value is not wanted, either; 0: any is. */
 	uint32_t value_most;
+	uint64_t content; /* what names the entry: the slot, or its line */
+	struct intent intent;
 };
 /* What must be set of a reading; room: from malloc, or NULL. */
 static inline void hash_reading_begin(struct hash_reading *reading,

@@ -66,6 +66,21 @@ static int read_group(struct hash_table *table, uint64_t hash, uint32_t group,
 	return rc ? rc : check_slots(table, hash, leaf, all);
 }
 
+/* READ the entry that counts while a transaction has the slot; as read_slot. */
+static int read_held(struct hash_table *table, struct hash_reading *reading,
+		     uint64_t slot)
+{
+	struct intent intent;
+	uint64_t entry_at;
+	int rc = hash_intent_read(table, slot, &intent);
+
+	if (rc || hash_slot_is_empty(hash_intent_content(&intent)))
+		return rc;
+	rc = hash_read_entry(table, reading, hash_intent_content(&intent),
+			     &entry_at);
+	return rc ? rc : -REEF_ECORRUPT;
+}
+
 /* READ the entry that a slot names now into the reading's room.  1: it is
  * there. 0: the slot is empty.  -EAGAIN: the subtable was split; the group is
  * read anew.
@@ -82,6 +97,8 @@ static int read_slot(struct hash_table *table, struct hash_reading *reading,
 	for (i = 0; i < RETRIES; i++) {
 		if (!hash_slot_block(slot) || slot & HASH_PROVISIONAL)
 			return 0;
+		if (slot & HASH_INTENT)
+			return read_held(table, reading, slot);
 		rc = hash_read_entry(table, reading, slot, &entry_at);
 		if (rc < 0)
 			return rc;
@@ -229,6 +246,11 @@ static int complete_slot(struct walk *walk, uint32_t i, bool *found)
 	int rc = 0;
 
 	*found = false;
+	if (walk->slots[i] & HASH_INTENT) {
+		rc = read_held(walk->table, reading, walk->slots[i]);
+		*found = rc == 1;
+		return rc < 0 ? rc : 0;
+	}
 	if (!walk->entries[i].got)
 		return 0;
 	if (walk->flags & HASH_WALK_HEADS)

@@ -40,9 +40,18 @@ static int is_of_key(struct tree *tree, const struct tree_spot *spot,
 		     uint64_t slot)
 {
 	struct entry_room room = {0};
+	struct intent intent;
 	uint64_t at;
 	int rc;
 
+	/* Its key is that of the word before. */
+	if (slot & TREE_INTENT) {
+		rc = intent_read(tree->space, tree->home.number,
+				 tree_slot_block(slot), &intent);
+		if (rc)
+			return rc;
+		slot = intent.line.old & ~TREE_INTENT;
+	}
 	if (!tree_slot_has_entry(slot))
 		return spot->record == (int)tree_slot_block(slot);
 	rc = tree_entry_read(tree, slot, 0, &room, &at);
@@ -50,6 +59,19 @@ static int is_of_key(struct tree *tree, const struct tree_spot *spot,
 		rc = entry_is_of(room.bytes, spot->key, spot->key_size);
 	entry_room_free(&room);
 	return rc;
+}
+
+/* The word that a transaction has found in a slot, if one has it; else the word
+ * itself. */
+static uint64_t word_before(struct tree *tree, uint64_t slot)
+{
+	struct intent intent;
+
+	if (!(slot & TREE_INTENT) ||
+	    intent_read(tree->space, tree->home.number, tree_slot_block(slot),
+			&intent))
+		return slot;
+	return intent.line.old;
 }
 
 /* Find out about a CAS in doubt from 0 to `word`, which is only ours if it
@@ -63,7 +85,7 @@ static int settle_take(struct tree *tree, const struct tree_spot *spot,
 
 	if (rc)
 		return rc;
-	now &= ~TREE_FROZEN;
+	now = word_before(tree, now & ~TREE_FROZEN);
 	if (!now)
 		return 0;
 	if (now == word && tree_slot_has_entry(word))
@@ -120,7 +142,7 @@ static int settle_swap(struct tree *tree, const struct tree_spot *spot,
 
 	if (rc)
 		return rc;
-	now &= ~TREE_FROZEN;
+	now = word_before(tree, now & ~TREE_FROZEN);
 	if (now == old)
 		return 0;
 	if (now == word && tree_slot_has_entry(word) &&
@@ -181,7 +203,7 @@ static int set_slot(struct tree *tree, const struct tree_spot *spot,
 		content |= TREE_IN_BASE;
 	rc = take_slot(tree, spot, content);
 	/* (7): the record's own entry is nobody's any more. */
-	if (rc == 1 && spot->outside &&
+	if (rc == 1 && spot->outside && !REEF_MUTATED(TREE_LARGE_LIVE) &&
 	    !reef_long_address(tree->space, tree_slot_block(spot->outside),
 			       &outside))
 		entry_free(&tree->home, outside);
@@ -245,7 +267,9 @@ static uint64_t count_left(const struct tree_spot *spot)
 {
 	const struct tree_node *node = spot->node;
 
-	return tree_count_keys(node->parts[node->count].first, spot->slots) - 1;
+	return tree_count_keys(tree_node_spans(node)[node->count].first,
+			       spot->slots) -
+	       1;
 }
 
 /* Delete a key; and if few are left in its leaf, see whether they fit into
@@ -260,15 +284,37 @@ static int delete_and_join(struct tree *tree, struct tree_spot *spot)
 	return rc;
 }
 
+/* Make room for a slot, when those whose transactions would lose for it have
+ * been waited for. */
+static int make_room(struct tree *tree, struct tree_spot *spot, bool deletes,
+		     bool gently, struct intent_wait *wait)
+{
+	int rc = tree_intents_wait(tree, spot->node->at, spot->slots, NULL, 0,
+				   wait);
+
+	if (rc == -EINPROGRESS && gently)
+		return 0;
+	if (!rc)
+		rc = tree_reshape(tree, spot->node, deletes, &spot->missing);
+	return rc ? rc : -EAGAIN;
+}
+
 static int apply_once(struct tree *tree, struct entry_change *change,
 		      struct tree_spot *spot, struct entry_fresh *fresh,
-		      bool *is_decided)
+		      struct intent_wait *wait, bool *is_decided)
 {
 	struct entry put = {0};
 	int rc = tree_look(tree, spot, fresh), verdict;
 
 	if (rc)
 		return rc;
+	if (spot->is_held)
+		return change->gently
+			       ? 0
+			       : tree_intent_pass(tree,
+						  slot_at(spot, spot->slot),
+						  spot->slots[spot->slot],
+						  &spot->intent, wait);
 	if (spot->level)
 		note_first(change->context, spot);
 	verdict = change->decide(change->context,
@@ -278,11 +324,9 @@ static int apply_once(struct tree *tree, struct entry_change *change,
 		return verdict;
 	if (verdict == ENTRY_DELETE && !spot->is_there)
 		return 0;
-	if (needs_reshape(spot)) {
-		rc = tree_reshape(tree, spot->node, verdict == ENTRY_DELETE,
-				  &spot->missing);
-		return rc ? rc : -EAGAIN;
-	}
+	if (needs_reshape(spot))
+		return make_room(tree, spot, verdict == ENTRY_DELETE,
+				 change->gently, wait);
 	if (verdict == ENTRY_DELETE)
 		return delete_and_join(tree, spot);
 	rc = prepare_entry(tree, change, &put, fresh);
@@ -324,7 +368,7 @@ static int decide_separator(void *context, const struct entry *now,
 /* Apply at a level; *missing gets more separators. */
 static int apply_at(struct tree *tree, struct entry_change *change,
 		    uint32_t level, struct tree_separator **missing,
-		    bool *is_decided)
+		    struct intent_wait *wait, bool *is_decided)
 {
 	struct tree_spot spot = {
 		.key = change->key,
@@ -342,7 +386,7 @@ static int apply_at(struct tree *tree, struct entry_change *change,
 	if (change->ahead)
 		rc = prepare_entry(tree, change, change->ahead, &fresh);
 	while (!rc) {
-		rc = apply_once(tree, change, &spot, &fresh, is_decided);
+		rc = apply_once(tree, change, &spot, &fresh, wait, is_decided);
 		if (rc != -EAGAIN || *is_decided)
 			break;
 		rc = ++attempt < ATTEMPTS_MAX ? index_pause(attempt) : -EBUSY;
@@ -363,8 +407,10 @@ static int put_separator(struct tree *tree, struct tree_separator *separator,
 		.decide = decide_separator,
 		.context = separator,
 	};
+	struct intent_wait wait = {0};
 	bool is_decided = false;
-	int rc = apply_at(tree, &change, separator->level, list, &is_decided);
+	int rc = apply_at(tree, &change, separator->level, list, &wait,
+			  &is_decided);
 
 	if (rc != -ENOENT || separator->bad)
 		return rc;
@@ -412,6 +458,7 @@ int tree_apply(struct tree *tree, struct entry_change *change)
 {
 	struct tree_separator *missing = NULL;
 	struct reef_patience patience = {0};
+	struct intent_wait wait = {0};
 	bool is_decided = false;
 	int rc, waited;
 
@@ -419,11 +466,17 @@ int tree_apply(struct tree *tree, struct entry_change *change)
 		return -EINVAL;
 	for (;;) {
 		reef_enter(tree->reef);
-		rc = apply_at(tree, change, 0, &missing, &is_decided);
+		rc = apply_at(tree, change, 0, &missing, &wait, &is_decided);
 		tree_mend(tree, &missing);
 		if (!rc)
 			keep_reserve(tree);
 		reef_leave(tree->reef);
+		if (rc == -EINPROGRESS && !is_decided) {
+			rc = intent_pause(&wait);
+			if (rc)
+				return rc;
+			continue;
+		}
 		if ((rc != -ENOSPC && rc != -EDQUOT) || is_decided)
 			return rc;
 		/* What was freed may only be waiting to be reused. This waits

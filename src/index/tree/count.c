@@ -180,6 +180,7 @@ static int count_one(struct counting *counting)
 		rc = scan_part(counting, image.high, image.high_size);
 	} else {
 		memcpy(&shape, image.bytes + 8, 8);
+		rc = tree_settle(counting->tree, image.slots, NULL);
 		add_node(counting->out, image.word,
 			 tree_count_keys(shape, image.slots));
 	}
@@ -287,7 +288,7 @@ static int count_parts(struct counting *counting,
 		       const struct tree_node *parent, uint32_t part,
 		       uint32_t count)
 {
-	int rc = read_fronts(counting, parent, count), good = 0;
+	int rc = read_fronts(counting, parent, count), good = 0, settled;
 	uint64_t right = 0, next = 0;
 	const struct tree_part *at;
 
@@ -299,6 +300,10 @@ static int count_parts(struct counting *counting,
 				      !counting->known[good].is_last
 			    : right != counting->heads[good + 1])
 			break;
+		settled = tree_settle(counting->tree,
+				      counting->fronts[good].slots, NULL);
+		if (settled)
+			return settled;
 		add_node(counting->out, counting->words[good],
 			 tree_count_keys(counting->fronts[good].shape,
 					 counting->fronts[good].slots));
@@ -373,8 +378,9 @@ static int count_several(struct counting *counting)
 					  parent->high_size)
 			    : ends_behind(counting, at[1].key, at[1].key_size))
 			break;
-		counting->heads[count] = at->child.head;
-		counting->heads[count + 1] = is_last ? 0 : at[1].child.head;
+		counting->heads[count] = parent->children[first + count].head;
+		counting->heads[count + 1] =
+			is_last ? 0 : parent->children[first + count + 1].head;
 	}
 	/* The leaf that is next must be what the parent has there. */
 	if (count && is_next(counting, counting->heads[0]))
@@ -543,6 +549,14 @@ static int count_level(struct tree *tree, uint32_t level,
 		next = NULL;
 		if (child.head)
 			rc = tree_node_get(tree, &child, &next);
+		/* (R10) Whoever goes on to the right comes to an end. */
+		if (next && (next->level != level ||
+			     tree_compare(next->low, next->low_size, node->low,
+					  node->low_size) <= 0)) {
+			tree_node_unref(next);
+			next = NULL;
+			rc = -REEF_ECORRUPT;
+		}
 		tree_node_unref(node);
 		node = next;
 	}

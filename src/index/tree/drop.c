@@ -19,7 +19,6 @@
 
 #define RETRIES 1000u
 #define STALE 4u
-#define NODES_MAX (1u << 24)
 
 /* Finds out that a chain of heads, which anybody may have scribbled, leads in a
  * circle: each is compared with one that was met before, which is another after
@@ -39,6 +38,12 @@ static bool is_circle(struct circle *circle, uint64_t head)
 		circle->steps = 0;
 	}
 	return false;
+}
+
+/* True if an error says that a node is lost, or damaged. */
+static bool is_unreadable(int rc)
+{
+	return rc == -REEF_ELOST || index_is_nonsense(rc);
 }
 
 /* See to it that the root does not grow. 1: the tree is dropped already. */
@@ -142,28 +147,44 @@ static int set_dropped(struct tree *tree, struct tree_image *image)
 	return rc && rc != -REEF_EINDOUBT ? rc : -EAGAIN;
 }
 
-/* The head to the right of one, which may be DROPPED; 0: none. */
-static int read_right(struct tree *tree, uint64_t head, uint64_t *right)
+/* The head to the right, as a word or block names it; 0: none. */
+static int find_right(struct tree *tree, uint64_t word, uint64_t *right)
 {
-	struct tree_child child = {.head = head};
-	struct tree_image image;
+	*right = 0;
+	word &= TREE_SHORT_MASK;
+	return word ? reef_long_address(tree->space, word, right) : 0;
+}
+
+/* READ the node of a head. 1: it is DROPPED; *right is the one beside it. */
+static int pass_dropped(struct tree *tree, uint64_t head, uint64_t *right,
+			struct tree_image *image)
+{
+	const struct tree_child child = {.head = head};
 	uint64_t word;
 	int rc = reef_read(tree->reef, head, &word, 8);
 
 	if (!rc && !(word & TREE_DROPPED)) {
-		rc = tree_image_read(tree, &child, true, &image);
-		if (!rc)
-			word = image.right;
-		if (!rc)
-			tree_image_free(&image);
-		else if (rc == -REEF_EDROPPED)
-			rc = reef_read(tree->reef, head, &word, 8);
+		rc = tree_image_read(tree, &child, true, image);
+		if (rc != -REEF_EDROPPED)
+			return rc;
+		rc = reef_read(tree->reef, head, &word, 8);
 	}
+	if (!rc)
+		rc = find_right(tree, word, right);
+	return rc ? rc : 1;
+}
+
+/* The head to the right of one, which may be DROPPED; 0: none. */
+static int read_right(struct tree *tree, uint64_t head, uint64_t *right)
+{
+	struct tree_image image;
+	int rc = pass_dropped(tree, head, right, &image);
+
 	if (rc)
-		return rc;
-	*right = 0;
-	word &= TREE_SHORT_MASK;
-	return word ? reef_long_address(tree->space, word, right) : 0;
+		return rc == 1 ? 0 : rc;
+	rc = find_right(tree, image.right, right);
+	tree_image_free(&image);
+	return rc;
 }
 
 /* Drop a node; inside reef_enter. *right: the head beside it, or 0. 1: the
@@ -203,6 +224,32 @@ int tree_drop_head(struct tree *tree, uint64_t head)
 	return rc == 1 || rc == -ESTALE ? 0 : rc;
 }
 
+int tree_read_undropped(struct tree *tree, struct tree_image *image)
+{
+	uint64_t heads[TREE_HEIGHT_MAX + 1] = {0}, words[2] = {0}, head, right;
+	struct circle circle = {0};
+	int rc = reef_read(tree->reef, tree_alive_at(tree), words,
+			   sizeof(words));
+
+	if (rc || words[0] != tree->id)
+		return rc ? rc : -REEF_EDROPPED;
+	if (!tree->dropped)
+		rc = find_heads(tree, words[1], heads);
+	head = tree->dropped ? tree->dropped : heads[0];
+	for (; !rc && head; head = right) {
+		if (is_circle(&circle, head))
+			return -REEF_ECORRUPT;
+		rc = pass_dropped(tree, head, &right, image);
+		if (!rc)
+			return 0;
+		if (rc == 1) {
+			tree->dropped = head;
+			rc = 0;
+		}
+	}
+	return !rc || rc == -ESTALE || is_unreadable(rc) ? -REEF_EDROPPED : rc;
+}
+
 /* As tree_is_linked.  -ESTALE: what was on the way has joined another. */
 static int is_linked(struct tree *tree, uint32_t level, uint64_t address)
 {
@@ -236,28 +283,23 @@ int tree_is_linked(struct tree *tree, uint32_t level, uint64_t address)
 	return rc == -ESTALE ? -EBUSY : rc;
 }
 
-/* True if an error says that a node is lost, or damaged. */
-static bool is_unreadable(int rc)
-{
-	return rc == -REEF_ELOST || index_is_nonsense(rc);
-}
-
 /* Find the head that comes after one in its level, by the parents of that, from
  * the first on. 0: none is known. */
 static uint64_t find_after(struct tree *tree, uint64_t first, uint64_t head)
 {
 	struct tree_child child = {.head = first};
+	struct circle circle = {0};
 	struct tree_node *node;
 	bool is_met = false;
 	uint64_t next = 0;
 
-	for (uint32_t i = 0; child.head && !next && i < NODES_MAX; i++) {
+	while (child.head && !next && !is_circle(&circle, child.head)) {
 		if (tree_node_get(tree, &child, &node))
 			break;
 		for (uint32_t j = 0; j < node->count && !next; j++) {
 			if (is_met)
-				next = node->parts[j].child.head;
-			is_met = is_met || node->parts[j].child.head == head;
+				next = node->children[j].head;
+			is_met = is_met || node->children[j].head == head;
 		}
 		child.head = node->right;
 		tree_node_unref(node);

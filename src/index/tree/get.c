@@ -61,6 +61,10 @@ int tree_get(struct tree *tree, struct tree_reading *reading)
 	reading->status = -EINVAL;
 	if (reading->key_size > TREE_KEY_MAX)
 		return -EINVAL;
+	rc = tree_get_near(tree, reading->key, reading->key_size,
+			   reading->blind, &reading->room, &reading->entry);
+	if (rc != -EAGAIN)
+		return reading->status = rc;
 	spot = begin_spot(reading);
 	reef_enter(tree->reef);
 	rc = tree_look(tree, &spot, NULL);

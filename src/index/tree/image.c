@@ -9,16 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-uint32_t tree_common(const uint8_t *a, uint32_t a_size, const uint8_t *b,
-		     uint32_t b_size)
-{
-	uint32_t most = a_size < b_size ? a_size : b_size, i = 0;
-
-	while (i < most && a[i] == b[i])
-		i++;
-	return i;
-}
-
 int tree_compare(const void *a, uint32_t a_size, const void *b, uint32_t b_size)
 {
 	uint32_t most = a_size < b_size ? a_size : b_size;
@@ -35,32 +25,39 @@ static uint32_t interval_crc(const uint8_t *bytes, uint32_t count,
 	uint32_t crc = 0, at = tree_records_at(count);
 	uint8_t byte = (uint8_t)count;
 
-	crc = reef_crc32c(crc, &id, sizeof(id));
+	if (!REEF_MUTATED(TREE_BASE_NO_ID))
+		crc = reef_crc32c(crc, &id, sizeof(id));
 	crc = reef_crc32c(crc, &byte, 1);
 	return reef_crc32c(crc, bytes + at, size - at);
+}
+
+bool tree_interval_walk(struct tree_walk *walk, const void *bytes,
+			uint32_t size)
+{
+	const volatile struct tree_interval *interval = bytes;
+	uint32_t count, at;
+
+	if (unlikely(size < sizeof(*interval)))
+		return false;
+	count = interval->count;
+	at = tree_records_at(count);
+	if (unlikely(!count || count > TREE_INTERVAL_RECORDS || size < at))
+		return false;
+	walk->at = (const uint8_t *)bytes + at;
+	walk->end = (const uint8_t *)bytes + size;
+	walk->marks = (const uint8_t *)bytes + TREE_MARKS_AT;
+	walk->left = count;
+	walk->index = UINT32_MAX;
+	return true;
 }
 
 static bool interval_open(struct tree_walk *walk, const void *bytes,
 			  uint32_t size, uint64_t id)
 {
 	const struct tree_interval *interval = bytes;
-	uint32_t at;
 
-	if (size < sizeof(*interval) || !interval->count ||
-	    interval->count > TREE_INTERVAL_RECORDS)
-		return false;
-	at = tree_records_at(interval->count);
-	if (size < at ||
-	    interval->crc != interval_crc(bytes, interval->count, size, id))
-		return false;
-	*walk = (struct tree_walk){
-		.at = (const uint8_t *)bytes + at,
-		.end = (const uint8_t *)bytes + size,
-		.marks = (const uint8_t *)bytes + TREE_MARKS_AT,
-		.left = interval->count,
-		.index = UINT32_MAX,
-	};
-	return true;
+	return tree_interval_walk(walk, bytes, size) &&
+	       interval->crc == interval_crc(bytes, walk->left, size, id);
 }
 
 bool tree_interval_begin(struct tree_walk *walk, const void *bytes,
@@ -114,15 +111,10 @@ static enum tree_kind take_sizes(struct tree_walk *walk)
 	return (enum tree_kind)kind;
 }
 
-int tree_interval_next(struct tree_walk *walk)
+int tree_interval_odd(struct tree_walk *walk)
 {
-	enum tree_kind kind;
+	enum tree_kind kind = take_sizes(walk);
 
-	if (!walk->left)
-		return 0;
-	walk->left--;
-	walk->index++;
-	kind = take_sizes(walk);
 	walk->stamp = walk->outside = 0;
 	if (kind == TREE_LONG || !take(walk, &walk->version, 8) ||
 	    (kind == TREE_STAMPED && !take(walk, &walk->stamp, 8)) ||
@@ -264,6 +256,29 @@ static int parse_interval(struct tree_image *image, uint32_t interval,
 	return rc;
 }
 
+/* True if a node begins before it ends: so whoever goes on at its end comes to
+ * an end, too. */
+static bool are_fences(const struct tree_image *image)
+{
+	return !image->high || tree_compare(image->low, image->low_size,
+					    image->high, image->high_size) < 0;
+}
+
+bool tree_image_has_room(const struct tree_image *image,
+			 const struct tree_record *records, uint32_t count)
+{
+	const struct tree_record *last;
+
+	if (!count)
+		return true;
+	last = &records[count - 1];
+	return tree_compare(records->key, records->key_size, image->low,
+			    image->low_size) >= 0 &&
+	       (!image->high ||
+		tree_compare(last->key, last->key_size, image->high,
+			     image->high_size) < 0);
+}
+
 int tree_image_parse(struct tree_image *image, uint32_t number)
 {
 	uint32_t records = 0, i;
@@ -305,7 +320,10 @@ int tree_image_parse(struct tree_image *image, uint32_t number)
 				 image->records[i].key,
 				 image->records[i].key_size) >= 0)
 			return -EBADMSG;
-	return 0;
+	return are_fences(image) && tree_image_has_room(image, image->records,
+							records)
+		       ? 0
+		       : -EBADMSG;
 }
 
 void tree_image_free(struct tree_image *image)

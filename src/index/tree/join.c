@@ -120,10 +120,12 @@ int tree_join_finish(struct tree *tree, const struct tree_image *image,
 		further = left;
 		image = &further;
 	}
-	if (rc == -REEF_EDROPPED) {
+	/* It cannot join any more. If it is one still, it is dropped, too; what
+	 * was asked for is looked for again. */
+	if (rc == -REEF_EDROPPED)
+		rc = tree_is_linked(tree, image->level, image->head);
+	if (rc == 1)
 		rc = tree_drop_head(tree, image->head);
-		rc = rc ? rc : -REEF_EDROPPED;
-	}
 	tree_image_free(&further);
 	return rc == -EAGAIN ? 0 : rc;
 }
@@ -166,7 +168,7 @@ static bool has_neighbour(struct tree *tree, const struct tree_image *image)
 		   !tree_compare(parent->parts[part].key,
 				 parent->parts[part].key_size, image->low,
 				 image->low_size) &&
-		   parent->parts[part].child.head == image->head;
+		   parent->children[part].head == image->head;
 	tree_node_unref(parent);
 	return is_found;
 }
@@ -197,7 +199,9 @@ void tree_join(struct tree *tree, const struct tree_node *node,
 	}
 	if (read_left(tree, &image, &left))
 		goto out;
+	/* Transactions would lose for it. */
 	if (is_beside(tree, &left, &image) && !(left.word & TREE_JOINING) &&
+	    !tree_has_intents(left.slots) && !tree_has_intents(image.slots) &&
 	    fit(tree, &left, &image))
 		join_both(tree, &left, &image, missing);
 	tree_image_free(&left);

@@ -30,8 +30,9 @@
  *             0 (or frozen alone): not used yet. in base: the key is in a
  *             record, too. hint 14, DEAD: the key is not there; the slot keeps
  *             its entry, so that its key stays known; or, in base, with a block
- *             below 1,024, it is the key of the record of that index. (intent
- *             is not used yet.)
+ *             below 1,024, it is the key of the record of that index, and is
+ *             there as in the record unless it is DEAD. intent: a transaction
+ *             has it, and the block is its line (index/entry/intent.h)
  *   block     id (0: superseded), shape, slots; about: right, id, head, fences,
  *             where the intervals are, their checksum; then the intervals
  *   interval  alive (the id; 0: superseded), crc, count, marks, records
@@ -85,6 +86,10 @@
  *     without its id is believed by who comes to it from the left, from a
  *     block that was read in the same call; whoever else finds it comes from
  *     there. Only leaves join.
+ * (9) A slot is never intent and frozen: whoever freezes decides the
+ *     transaction first. While it is intent it has the print of its key, which
+ *     its line's old word tells; a transaction takes the next slot for a key
+ *     that has none, as anybody does: (1), (3). Only leaves have intents.
  *
  * (R10) Whatever is read from shared memory is checked by whoever uses it.
  *
@@ -105,6 +110,7 @@
 
 #define TREE_SLOTS 20u
 #define TREE_IN_BASE (UINT64_C(1) << 52)
+#define TREE_INTENT (UINT64_C(1) << 53)
 #define TREE_FROZEN (UINT64_C(1) << 54)
 #define TREE_TAG_ONE (UINT64_C(1) << 55)
 #define TREE_PRINT_BITS 10
@@ -135,6 +141,16 @@ static inline uint64_t tree_slot_make(uint64_t block, uint32_t hint,
 static inline bool tree_slot_is_used(uint64_t slot)
 {
 	return slot & ~TREE_FROZEN;
+}
+
+/* What a slot says, without its tag. */
+#define TREE_CONTENT (TREE_INTENT - 1)
+
+/* True if it is used, and no transaction has it: one comparison. */
+static inline bool tree_slot_is_plain(uint64_t slot)
+{
+	static_assert(TREE_INTENT << 10 == UINT64_C(1) << 63, "the sign");
+	return (int64_t)(slot << 10) > 0;
 }
 
 static inline bool tree_slot_is_dead(uint64_t slot)
@@ -169,6 +185,7 @@ struct tree_root {
 	uint32_t reserved, crc; /* crc: of what is before it */
 	uint64_t alive;		/* == id; 0: dropped */
 	uint64_t top;		/* the root word */
+	uint64_t hint;		/* h0 of the head that it names, once: WRITE */
 };
 
 static inline uint32_t tree_top_height(uint64_t top)

@@ -19,7 +19,6 @@
 #include <string.h>
 
 #define ATTEMPTS_MAX 100000u
-#define DEAD_HINT 2u /* how much of a dead entry is read: its key, mostly */
 
 void tree_spot_fini(struct tree_spot *spot)
 {
@@ -39,7 +38,7 @@ void tree_spot_fini(struct tree_spot *spot)
 
 static uint32_t hint_of(uint64_t slot)
 {
-	return tree_slot_is_dead(slot) ? DEAD_HINT : tree_slot_hint(slot);
+	return tree_slot_is_dead(slot) ? TREE_DEAD_HINT : tree_slot_hint(slot);
 }
 
 /* Complete an entry of which `got` bytes are in the room; as tree_entry_read.
@@ -82,6 +81,17 @@ int tree_entry_read(struct tree *tree, uint64_t slot, uint32_t value_most,
 		rc = reef_read(tree->reef, *at, room->bytes, size);
 	return rc ? rc
 		  : complete_entry(tree, slot, value_most, room, *at, size);
+}
+
+int tree_entry_end(struct tree *tree, uint64_t slot, uint32_t value_most,
+		   struct entry_room *room, uint64_t *at)
+{
+	int rc = reef_long_address(tree->space, tree_slot_block(slot), at);
+
+	return rc ? rc
+		  : complete_entry(
+			    tree, slot, value_most, room, *at,
+			    entry_read_size(tree->reef, hint_of(slot), *at));
 }
 
 int tree_entries_begin(struct tree *tree, const uint64_t *slots,
@@ -161,6 +171,31 @@ static void note_entry(struct tree_spot *spot, const struct entry_room *room)
 	spot->is_there = true;
 }
 
+/* Take the slot that alone has the key's print for the key's. False: there is
+ * none, or it is not plain. */
+static bool guess_slot(struct tree *tree, struct tree_spot *spot,
+		       uint32_t print)
+{
+	int found = -1;
+
+	for (int i = 0; i < (int)TREE_SLOTS; i++) {
+		if (!tree_slot_is_used(spot->slots[i]) ||
+		    tree_slot_print(spot->slots[i]) != print)
+			continue;
+		if (found >= 0 || spot->slots[i] & TREE_INTENT ||
+		    !tree_slot_has_entry(spot->slots[i]) ||
+		    (spot->record >= 0) != !!(spot->slots[i] & TREE_IN_BASE))
+			return false;
+		found = i;
+	}
+	if (found < 0 ||
+	    reef_long_address(tree->space, tree_slot_block(spot->slots[found]),
+			      &spot->entry_at))
+		return false;
+	spot->slot = found;
+	return true;
+}
+
 /* Find the key's slot, and what it says. spot->record is known. */
 static int look_in_slots(struct tree *tree, struct tree_spot *spot)
 {
@@ -169,16 +204,26 @@ static int look_in_slots(struct tree *tree, struct tree_spot *spot)
 
 	spot->slot = -1;
 	spot->entry_at = 0;
+	spot->is_held = false;
+	spot->is_guessed = spot->is_lazy && guess_slot(tree, spot, print);
+	if (spot->is_guessed)
+		return 0;
 	for (int i = 0; i < (int)TREE_SLOTS; i++) {
 		uint64_t slot = spot->slots[i], at;
 
 		if (!tree_slot_is_used(slot) || tree_slot_print(slot) != print)
 			continue;
+		if (slot & TREE_INTENT) {
+			rc = tree_look_held(tree, spot, i);
+			if (rc)
+				return rc == 1 ? 0 : rc;
+			continue;
+		}
 		if (!tree_slot_has_entry(slot)) {
 			if (spot->record != (int)tree_slot_block(slot))
 				continue;
 			spot->slot = i;
-			spot->is_there = false;
+			spot->is_there &= !tree_slot_is_dead(slot);
 			return 0;
 		}
 		rc = tree_entry_read(tree, slot, value_most(spot), &spot->room,
@@ -304,32 +349,15 @@ static int find_interval(const struct tree_spot *spot)
 {
 	const struct tree_node *node = spot->node;
 	int part = tree_node_part(node, spot->key, spot->key_size, false);
-	const struct tree_part *at;
+	const struct tree_span *at;
 
 	if (part < 0 || node->level)
 		return part;
-	at = &node->parts[part];
-	return memchr(node->prints + at->first, tree_byte(spot->hash),
+	at = &tree_node_spans(node)[part];
+	return memchr(tree_node_prints(node) + at->first, tree_byte(spot->hash),
 		      at[1].first - at->first)
 		       ? part
 		       : -1;
-}
-
-/* True if the record that the walk is at has the key; *matched: how many bytes
- * of it the record before had. */
-static bool is_key(const struct tree_spot *spot, const struct tree_walk *walk,
-		   uint32_t *matched)
-{
-	const uint8_t *key = spot->key;
-	uint32_t kept = spot->node->prefix_size + walk->shared;
-
-	/* A record that goes apart from the key earlier than the next one goes
-	 * apart from the record leaves that one no chance. */
-	if (kept > *matched || kept > spot->key_size)
-		return false;
-	*matched = kept + tree_common(walk->rest, walk->rest_size, key + kept,
-				      spot->key_size - kept);
-	return *matched == kept + walk->rest_size && *matched == spot->key_size;
 }
 
 /* Look for the key's record in its interval, which was read. 1: it was alive.
@@ -337,20 +365,21 @@ static bool is_key(const struct tree_spot *spot, const struct tree_walk *walk,
 static int look_in_interval(struct tree_spot *spot, int part, bool *mark)
 {
 	const struct tree_node *node = spot->node;
-	const struct tree_part *at = &node->parts[part];
+	const struct tree_span *at = &tree_node_spans(node)[part];
 	uint32_t matched = tree_common(node->low, node->prefix_size, spot->key,
 				       spot->key_size);
 	struct tree_walk walk;
 	int rc;
 
-	if (!tree_interval_begin(&walk, spot->bytes.bytes, at[1].at - at->at,
+	if (!tree_interval_begin(&walk, spot->bytes.bytes, tree_span_size(at),
 				 node->id))
 		return 0;
 	while ((rc = tree_interval_next(&walk)) == 1) {
-		if (!is_key(spot, &walk, &matched))
+		if (!tree_walk_is_at(&walk, node->prefix_size, spot->key,
+				     spot->key_size, &matched))
 			continue;
 		spot->record = (int)(at->first + walk.index);
-		spot->mark_at = at->at + TREE_MARKS_AT + walk.index;
+		spot->mark_at = tree_span_at(at) + TREE_MARKS_AT + walk.index;
 		spot->outside = walk.outside;
 		*mark = walk.marks[walk.index];
 		note_record(spot, walk.value, walk.value_size, walk.version,
@@ -378,18 +407,19 @@ static int add_reads(struct tree_spot *spot, struct reef_access *accesses,
 		     uint32_t *count)
 {
 	const struct tree_node *node = spot->node;
-	const struct tree_part *part = &node->parts[spot->part];
+	const struct tree_span *part = NULL;
 	int rc;
 
 	if (spot->part >= 0) {
-		rc = entry_room_need(&spot->bytes, part[1].at - part->at);
+		part = &tree_node_spans(node)[spot->part];
+		rc = entry_room_need(&spot->bytes, tree_span_size(part));
 		if (rc)
 			return rc;
 		accesses[(*count)++] = (struct reef_access){
 			.kind = REEF_READ,
-			.address = node->at + part->at,
+			.address = node->at + tree_span_at(part),
 			.local = spot->bytes.bytes,
-			.length = part[1].at - part->at,
+			.length = tree_span_size(part),
 		};
 	}
 	if (spot->wants_slots)
@@ -400,6 +430,28 @@ static int add_reads(struct tree_spot *spot, struct reef_access *accesses,
 			.length = TREE_FRONT,
 		};
 	return 0;
+}
+
+/* A mutant: what a call before this one saw of the block, as if it were of
+ * today. */
+struct tree_old {
+	uint64_t at, front[TREE_FRONT / 8];
+};
+
+static void use_old_image(struct tree *tree, struct tree_spot *spot)
+{
+	if (!tree->old)
+		tree->old = calloc(1, sizeof(*tree->old));
+	if (!tree->old || !spot->to_change || spot->level)
+		return;
+	if (tree->old->at == spot->node->at &&
+	    tree->old->front[0] == spot->node->id) {
+		memcpy(spot->front, tree->old->front, sizeof(spot->front));
+		tree->old->at = 0;
+		return;
+	}
+	tree->old->at = spot->node->at;
+	memcpy(tree->old->front, spot->front, sizeof(spot->front));
 }
 
 /* Tell by what was read. 1: told.  0: the node has to be read.  -EAGAIN: the
@@ -418,6 +470,8 @@ static int end_fast(struct tree *tree, struct tree_spot *spot)
 		spot->part = -1;
 		return -EAGAIN;
 	}
+	if (REEF_MUTATED(TREE_OLD_IMAGE))
+		use_old_image(tree, spot);
 	if (spot->front[0] != spot->node->id &&
 	    !REEF_MUTATED(TREE_MISS_UNPROVED))
 		return 0;
@@ -449,15 +503,15 @@ static int look_fast(struct tree *tree, struct tree_spot *spot,
 	if (!begin_fast(spot))
 		return 0;
 	if (along)
-		accesses[count++] = entry_fresh_access(fresh);
+		accesses[count++] = entry_fresh_begin(&tree->home, fresh);
 	do {
 		rc = add_reads(spot, accesses, &count);
 		if (!rc)
 			rc = reef_execute(tree->reef, accesses, count);
+		if (along)
+			entry_fresh_end(&tree->home, fresh, rc);
 		if (rc)
 			return is_elsewhere(rc) ? 0 : rc;
-		if (along)
-			fresh->written = true;
 		along = false;
 		count = 0;
 		rc = end_fast(tree, spot);
@@ -528,7 +582,8 @@ int tree_look(struct tree *tree, struct tree_spot *spot,
 	for (attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
 		tree_node_unref(spot->node);
 		spot->node = NULL;
-		rc = look_once(tree, spot, fresh);
+		rc = tree_look_near(tree, spot) ? 1
+						: look_once(tree, spot, fresh);
 		if (!rc)
 			rc = look_anew(tree, spot);
 		if (rc)

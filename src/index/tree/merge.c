@@ -26,8 +26,7 @@ static int read_change(const struct tree_image *image, uint64_t slot,
 
 	*change = (struct change){.is_dead = tree_slot_is_dead(slot)};
 	if (!tree_slot_has_entry(slot)) {
-		if (tree_slot_block(slot) >= image->records_count ||
-		    !change->is_dead)
+		if (tree_slot_block(slot) >= image->records_count)
 			return -REEF_ECORRUPT;
 		change->record = image->records[tree_slot_block(slot)];
 		return 0;
@@ -125,6 +124,11 @@ int tree_merge(const struct tree_image *image, const uint64_t *slots,
 		if (!changes[j].is_dead)
 			merged->records[merged->count++] = changes[j].record;
 		j++;
+	}
+	/* (R10) A slot may name the entry of another node's key. */
+	if (!tree_image_has_room(image, merged->records, merged->count)) {
+		tree_merged_free(merged);
+		return -REEF_ECORRUPT;
 	}
 	return 0;
 }

@@ -12,60 +12,55 @@
 
 #define ATTEMPTS_MAX 100000u
 #define UNSOUND_MAX 16u
+#define BUCKETS_FIRST 64u
 
 /* --- the table --- */
 
-static struct tree_node **bucket_of(struct tree *tree, uint64_t head)
+/* Nobody has a node at hand any more. */
+static void unlink_node(struct tree_node *node)
 {
-	uint64_t mixed = head * UINT64_C(0x9e3779b97f4a7c15);
-
-	return &tree->buckets[mixed >> 32 & (TREE_BUCKETS - 1)];
+	if (node->from)
+		*node->from = NULL;
+	node->from = NULL;
 }
 
 void tree_node_unref(struct tree_node *node)
 {
-	if (node && !--node->refs)
-		free(node);
+	if (!node || --node->refs)
+		return;
+	for (uint32_t i = 0; node->level && i < node->count; i++)
+		if (tree_node_kids(node)[i])
+			tree_node_kids(node)[i]->from = NULL;
+	tree_slab_give(node);
 }
 
 void tree_node_forget(struct tree *tree, struct tree_node *node)
 {
-	struct tree_node **at = bucket_of(tree, node->head);
+	struct tree_node **at;
 
 	if (!node->is_known)
 		return;
+	at = &tree->buckets[tree_bucket(tree, node->head)];
 	while (*at != node)
 		at = &(*at)->next;
 	*at = node->next;
+	unlink_node(node);
 	node->is_known = false;
 	tree->cache_used -= node->size;
+	tree->nodes_count--;
 	tree_node_unref(node);
-}
-
-static struct tree_node *find_known(struct tree *tree, uint64_t head)
-{
-	struct tree_node *node = *bucket_of(tree, head);
-
-	while (node && node->head != head)
-		node = node->next;
-	return node;
 }
 
 uint64_t tree_node_hint(struct tree *tree, uint64_t head, uint64_t otherwise)
 {
-	const struct tree_node *node = find_known(tree, head);
+	const struct tree_node *node = tree_node_known(tree, head);
 
 	return node ? node->word : otherwise;
 }
 
-struct tree_node *tree_node_known(struct tree *tree, uint64_t head)
-{
-	return find_known(tree, head);
-}
-
 void tree_node_drop(struct tree *tree, uint64_t head)
 {
-	struct tree_node *node = find_known(tree, head);
+	struct tree_node *node = tree_node_known(tree, head);
 
 	if (node)
 		tree_node_forget(tree, node);
@@ -76,9 +71,10 @@ static void make_room(struct tree *tree)
 	struct tree_node *node, *next;
 	uint32_t i;
 
-	for (i = 0; tree->cache_used > tree->cache_max && i < 2 * TREE_BUCKETS;
+	for (i = 0;
+	     tree->cache_used > tree->cache_max && i < 2 * tree->buckets_count;
 	     i++) {
-		tree->hand = (tree->hand + 1) % TREE_BUCKETS;
+		tree->hand = (tree->hand + 1) & (tree->buckets_count - 1);
 		for (node = tree->buckets[tree->hand]; node; node = next) {
 			next = node->next;
 			if (!node->is_used)
@@ -89,19 +85,48 @@ static void make_room(struct tree *tree)
 	}
 }
 
+/* Have a bucket for each node. False: there is none at all. */
+static bool grow_table(struct tree *tree)
+{
+	uint32_t count = tree->buckets_count, i;
+	struct tree_node **old = tree->buckets, **now, *node;
+
+	if (tree->nodes_count < count)
+		return true;
+	now = calloc(count ? 2 * count : BUCKETS_FIRST,
+		     sizeof(struct tree_node *));
+	if (!now)
+		return count;
+	tree->buckets = now;
+	tree->buckets_count = count ? 2 * count : BUCKETS_FIRST;
+	for (i = 0; i < count; i++)
+		while ((node = old[i])) {
+			uint32_t to = tree_bucket(tree, node->head);
+
+			old[i] = node->next;
+			node->next = now[to];
+			now[to] = node;
+		}
+	free(old);
+	return true;
+}
+
 static void add_known(struct tree *tree, struct tree_node *node)
 {
-	struct tree_node *before = find_known(tree, node->head), **at;
+	struct tree_node *before = tree_node_known(tree, node->head), **at;
 
 	if (before)
 		tree_node_forget(tree, before);
 	make_room(tree);
-	at = bucket_of(tree, node->head);
+	if (!grow_table(tree))
+		return;
+	at = &tree->buckets[tree_bucket(tree, node->head)];
 	node->next = *at;
 	*at = node;
 	node->refs++;
 	node->is_used = node->is_known = true;
 	tree->cache_used += node->size;
+	tree->nodes_count++;
 }
 
 /* --- from an image --- */
@@ -110,6 +135,7 @@ static void add_known(struct tree *tree, struct tree_node *node)
 struct parts {
 	const struct tree_image *image;
 	struct tree_part *all;
+	struct tree_child *children; /* of an inner node */
 	uint32_t count;
 	size_t bytes; /* of keys */
 };
@@ -124,15 +150,11 @@ static int part_leaf(struct parts *parts)
 	if (!parts->all)
 		return -ENOMEM;
 	parts->count = image->intervals_count;
-	for (uint32_t i = 0; i <= parts->count; i++) {
+	for (uint32_t i = 0; i < parts->count; i++) {
+		const struct tree_record *first =
+			&image->records[image->firsts[i]];
 		struct tree_part *part = &parts->all[i];
-		const struct tree_record *first;
 
-		part->at = image->intervals[i];
-		part->first = image->firsts[i];
-		if (i == parts->count)
-			break;
-		first = &image->records[part->first];
 		part->key = first->key;
 		part->key_size = first->key_size;
 		if (i)
@@ -159,21 +181,23 @@ static int part_inner(struct parts *parts, const struct tree_entries *entries)
 
 	if (!rc) {
 		parts->all = calloc(merged.count + 1u, sizeof(*parts->all));
-		rc = parts->all ? 0 : -ENOMEM;
+		parts->children =
+			calloc(merged.count + 1u, sizeof(*parts->children));
+		rc = parts->all && parts->children ? 0 : -ENOMEM;
 	}
 	for (uint32_t i = 0; i < merged.count && !rc; i++) {
 		const struct tree_record *record = &merged.records[i];
+		struct tree_child *child = &parts->children[parts->count];
 		struct tree_part *part = &parts->all[parts->count++];
 
 		part->key = record->key;
 		part->key_size = record->key_size;
 		parts->bytes += part->key_size;
-		if (record->value_size != sizeof(part->child) || !record->value)
+		if (record->value_size != sizeof(*child) || !record->value)
 			rc = -REEF_ECORRUPT;
 		else
-			memcpy(&part->child, record->value,
-			       sizeof(part->child));
-		if (!rc && !is_child(&part->child))
+			memcpy(child, record->value, sizeof(*child));
+		if (!rc && !is_child(child))
 			rc = -REEF_ECORRUPT;
 	}
 	tree_merged_free(&merged);
@@ -192,27 +216,93 @@ static const uint8_t *copy_bytes(uint8_t **to, const void *from, size_t size)
 	return at;
 }
 
+/* Where the arrays of a node are, behind it; returns its size. */
+static size_t place_arrays(const struct parts *parts, struct tree_node *node)
+{
+	const struct tree_image *image = parts->image;
+	size_t size = offsetof(struct tree_node, digests), parts_at,
+	       children_at;
+
+	size += (parts->count ? parts->count - 1 : 0) * sizeof(uint32_t);
+	if (!image->level)
+		size += (parts->count + (size_t)1) * sizeof(struct tree_span) +
+			image->records_count;
+	size = (size + 7) & ~(size_t)7;
+	if (image->level)
+		size += parts->count * sizeof(struct tree_node *);
+	parts_at = size;
+	size += parts->count * sizeof(*parts->all);
+	children_at = size;
+	if (image->level)
+		size += parts->count * sizeof(*parts->children);
+	if (node) {
+		char *bytes = (char *)node;
+
+		node->parts = (void *)(bytes + parts_at);
+		node->children = (void *)(bytes + children_at);
+		node->low = (void *)(bytes + size);
+	}
+	return size + parts->bytes + image->low_size + image->high_size;
+}
+
+static void fill_digests(struct tree_node *node)
+{
+	const struct tree_part *second, *last;
+
+	node->low_word = tree_digest(node->low, node->low_size, 0);
+	node->low_digest =
+		tree_digest(node->low, node->low_size, node->prefix_size);
+	node->high_digest = node->high
+				    ? tree_digest(node->high, node->high_size,
+						  node->prefix_size)
+				    : UINT64_MAX;
+	if (node->count < 2)
+		return;
+	second = &node->parts[1];
+	last = &node->parts[node->count - 1];
+	node->part_word = tree_digest(second->key, second->key_size, 0);
+	node->skip = (uint16_t)tree_common(second->key, second->key_size,
+					   last->key, last->key_size);
+	for (uint32_t i = 1; i < node->count; i++)
+		node->digests[i - 1] =
+			(uint32_t)(tree_digest(node->parts[i].key,
+					       node->parts[i].key_size,
+					       node->skip) >>
+				   32);
+}
+
 static void fill_node(struct tree *tree, struct tree_node *node,
 		      const struct parts *parts)
 {
 	const struct tree_image *image = parts->image;
-	uint8_t *bytes;
+	struct tree_span *spans =
+		(struct tree_span *)(uintptr_t)tree_node_spans(node);
+	uint8_t *prints = (uint8_t *)(uintptr_t)tree_node_prints(node);
+	uint8_t *bytes = (uint8_t *)(uintptr_t)node->low;
 	uint32_t i;
 
-	node->parts = (struct tree_part *)(void *)(node + 1);
-	memcpy(node->parts, parts->all,
-	       (parts->count + (size_t)1) * sizeof(*parts->all));
-	bytes = (uint8_t *)&node->parts[parts->count + 1];
-	for (i = 0; i < parts->count; i++)
-		node->parts[i].key = copy_bytes(&bytes, parts->all[i].key,
-						parts->all[i].key_size);
+	memcpy(node->parts, parts->all, parts->count * sizeof(*parts->all));
+	if (image->level) {
+		memcpy((void *)(uintptr_t)node->children, parts->children,
+		       parts->count * sizeof(*parts->children));
+		memset(tree_node_kids(node), 0,
+		       parts->count * sizeof(struct tree_node *));
+	}
 	node->low = copy_bytes(&bytes, image->low, image->low_size);
 	if (image->high)
 		node->high = copy_bytes(&bytes, image->high, image->high_size);
-	node->prints = bytes;
+	for (i = 0; i < parts->count; i++)
+		node->parts[i].key = copy_bytes(&bytes, parts->all[i].key,
+						parts->all[i].key_size);
+	for (i = 0; !image->level && i <= parts->count; i++)
+		spans[i] = (struct tree_span){
+			.words = (uint16_t)(image->intervals[i] / 8),
+			.first = (uint16_t)image->firsts[i],
+		};
 	for (i = 0; !image->level && i < image->records_count; i++)
-		*bytes++ = tree_byte(tree_hash(tree, image->records[i].key,
-					       image->records[i].key_size));
+		prints[i] = tree_byte(tree_hash(tree, image->records[i].key,
+						image->records[i].key_size));
+	fill_digests(node);
 }
 
 static int make_node(struct tree *tree, const struct parts *parts,
@@ -220,21 +310,21 @@ static int make_node(struct tree *tree, const struct parts *parts,
 {
 	const struct tree_image *image = parts->image;
 	struct tree_node *node;
-	size_t size = sizeof(*node) +
-		      (parts->count + (size_t)1) * sizeof(*parts->all) +
-		      parts->bytes + image->low_size + image->high_size +
-		      image->records_count;
+	size_t size = place_arrays(parts, NULL);
 	uint64_t right = 0;
+	bool is_piece;
 	int rc = image->right
 			 ? reef_long_address(tree->space, image->right, &right)
 			 : 0;
 
 	if (rc)
 		return index_is_nonsense(rc) ? -REEF_ECORRUPT : rc;
-	node = malloc(size);
+	node = tree_slab_take(tree, size);
 	if (!node)
 		return -ENOMEM;
+	is_piece = node->is_piece;
 	*node = (struct tree_node){
+		.is_piece = is_piece,
 		.refs = 1,
 		.size = (uint32_t)size,
 		.head = image->head,
@@ -243,20 +333,122 @@ static int make_node(struct tree *tree, const struct parts *parts,
 		.at = image->at,
 		.id = image->id,
 		.epoch = reef_epoch(tree->reef),
-		.level = image->level,
-		.count = parts->count,
+		.level = (uint8_t)image->level,
+		.count = (uint16_t)parts->count,
 		.low_size = image->low_size,
 		.high_size = image->high_size,
-		.prefix_size = image->prefix_size,
+		.prefix_size = (uint16_t)image->prefix_size,
 		.is_proved = image->is_proved,
 	};
+	place_arrays(parts, node);
 	fill_node(tree, node, parts);
 	*out = node;
 	return 0;
 }
 
-int tree_node_remember(struct tree *tree, const struct tree_image *image,
-		       struct tree_node **out)
+/* Where the block is that a hint names. False: it names none. */
+static bool find_hinted(struct tree *tree, const struct tree_child *child,
+			uint64_t *at, uint32_t *size)
+{
+	*size = tree_word_size(child->hint);
+	return child->hint && !(child->hint & TREE_DROPPED) &&
+	       child->hint >> 38 & 4095 &&
+	       !reef_long_address(tree->space, child->hint & TREE_SHORT_MASK,
+				  at);
+}
+
+void tree_ahead_drop(struct tree_ahead *ahead)
+{
+	free(ahead->bytes);
+	ahead->bytes = NULL;
+	ahead->child.head = 0;
+}
+
+/* The child of a key by the records of an inner node alone. False: none. */
+static bool find_child(const struct tree_image *image,
+		       const struct tree_ahead *ahead, struct tree_child *child)
+{
+	uint32_t low = 0, high = image->records_count, middle;
+	const struct tree_record *record;
+	int order;
+
+	while (low < high && ahead->key) {
+		middle = (low + high) / 2;
+		record = &image->records[middle];
+		order = tree_compare(record->key, record->key_size, ahead->key,
+				     ahead->key_size);
+		if (order < 0 || (!order && !ahead->before))
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (!high)
+		return false;
+	record = &image->records[high - 1];
+	if (!record->value || record->value_size != sizeof(*child))
+		return false;
+	memcpy(child, record->value, sizeof(*child));
+	return is_child(child);
+}
+
+/* Add the READs of the child that one will go down to, unless it is known, or
+ * nothing says where its block is. */
+static void add_ahead(struct tree *tree, const struct tree_image *image,
+		      struct tree_ahead *ahead, struct reef_access *accesses,
+		      uint32_t *count)
+{
+	tree_ahead_drop(ahead);
+	if (image->level <= ahead->level ||
+	    !find_child(image, ahead, &ahead->child) ||
+	    tree_node_known(tree, ahead->child.head) ||
+	    !find_hinted(tree, &ahead->child, &ahead->at, &ahead->size))
+		return;
+	ahead->bytes = malloc(ahead->size);
+	if (!ahead->bytes)
+		return;
+	accesses[(*count)++] = (struct reef_access){
+		.kind = REEF_READ,
+		.address = ahead->child.head,
+		.local = &ahead->head,
+		.length = sizeof(ahead->head),
+	};
+	accesses[(*count)++] = (struct reef_access){
+		.kind = REEF_READ,
+		.address = ahead->at,
+		.local = ahead->bytes,
+		.length = ahead->size,
+	};
+}
+
+/* READ the entries of an inner node's slots; and, if there are any, the child
+ * ahead. */
+static int read_separators(struct tree *tree, const struct tree_image *image,
+			   struct tree_ahead *ahead,
+			   struct tree_entries *entries)
+{
+	struct reef_access accesses[TREE_SLOTS + 2];
+	uint32_t count = 0, all;
+	int rc = tree_entries_begin(tree, image->slots, entries, accesses,
+				    &count);
+
+	if (rc || !count)
+		return rc;
+	all = count;
+	if (ahead)
+		add_ahead(tree, image, ahead, accesses, &all);
+	rc = reef_execute(tree->reef, accesses, all);
+	if (rc && all > count) {
+		/* The hint may be of memory that is gone. */
+		tree_ahead_drop(ahead);
+		rc = reef_execute(tree->reef, accesses, count);
+	}
+	if (rc)
+		return index_is_nonsense(rc) ? -REEF_ECORRUPT : rc;
+	return tree_entries_end(tree, image->slots, UINT32_MAX, entries);
+}
+
+static int remember(struct tree *tree, const struct tree_image *image,
+		    struct tree_ahead *ahead, struct tree_node **out)
 {
 	struct tree_entries entries = {0};
 	struct parts parts = {.image = image};
@@ -264,14 +456,14 @@ int tree_node_remember(struct tree *tree, const struct tree_image *image,
 	int rc = 0;
 
 	if (image->level)
-		rc = tree_entries_read(tree, image->slots, UINT32_MAX,
-				       &entries);
+		rc = read_separators(tree, image, ahead, &entries);
 	if (!rc)
 		rc = image->level ? part_inner(&parts, &entries)
 				  : part_leaf(&parts);
 	if (!rc)
 		rc = make_node(tree, &parts, &node);
 	free(parts.all);
+	free(parts.children);
 	tree_entries_free(&entries);
 	if (rc)
 		return rc;
@@ -284,26 +476,58 @@ int tree_node_remember(struct tree *tree, const struct tree_image *image,
 	return 0;
 }
 
-int tree_node_part(const struct tree_node *node, const void *key,
-		   uint32_t key_size, bool before)
+int tree_node_remember(struct tree *tree, const struct tree_image *image,
+		       struct tree_node **out)
 {
-	uint32_t low = 0, high = node->count, middle;
+	return remember(tree, image, NULL, out);
+}
 
-	if (!key)
-		return (int)node->count - 1;
+/* The first part behind a key, of those from `low` to `high`, by whole keys.
+ */
+static uint32_t part_by_keys(const struct tree_node *node, const void *key,
+			     uint32_t key_size, bool before, uint32_t low,
+			     uint32_t high)
+{
 	while (low < high) {
-		int order;
+		uint32_t middle = (low + high) / 2;
+		int order = tree_compare(node->parts[middle].key,
+					 node->parts[middle].key_size, key,
+					 key_size);
 
-		middle = (low + high) / 2;
-		order = tree_compare(node->parts[middle].key,
-				     node->parts[middle].key_size, key,
-				     key_size);
 		if (order < 0 || (!order && !before))
 			low = middle + 1;
 		else
 			high = middle;
 	}
-	return (int)low - 1;
+	return low;
+}
+
+int tree_node_part(const struct tree_node *node, const void *key,
+		   uint32_t key_size, bool before)
+{
+	uint32_t high = node->count;
+	uint64_t first;
+	int part;
+
+	if (!key)
+		return (int)node->count - 1;
+	first = tree_digest(key, key_size, 0);
+	part = tree_node_quick_part(node, key, key_size, first);
+	if (part > 0)
+		return part;
+	/* Either it is before the second part, or numbers do not tell. */
+	if (!part)
+		high = 1;
+	return (int)part_by_keys(node, key, key_size, before, 0, high) - 1;
+}
+
+int tree_node_side(const struct tree_node *node, const void *key,
+		   uint32_t key_size)
+{
+	if (tree_compare(key, key_size, node->low, node->low_size) < 0)
+		return -1;
+	return node->high &&
+	       tree_compare(key, key_size, node->high, node->high_size) >= 0;
 }
 
 /* --- reading --- */
@@ -316,9 +540,25 @@ bool tree_slots_are_frozen(const uint64_t *slots)
 	return true;
 }
 
+/* Take over what was read ahead of a child. False: it is not there. */
+static bool take_ahead(struct tree_ahead *ahead, const struct tree_child *child,
+		       struct tree_head *head, struct tree_image *image)
+{
+	if (!ahead || !ahead->bytes || ahead->child.head != child->head ||
+	    ahead->child.hint != child->hint)
+		return false;
+	*head = ahead->head;
+	image->at = ahead->at;
+	image->size = ahead->size;
+	image->bytes = ahead->bytes;
+	ahead->bytes = NULL;
+	return true;
+}
+
 /* READ the head, and the block that a hint names, if there is one. */
 static int read_head(struct tree *tree, const struct tree_child *child,
-		     struct tree_head *head, struct tree_image *image)
+		     struct tree_ahead *ahead, struct tree_head *head,
+		     struct tree_image *image)
 {
 	struct reef_access accesses[2] = {
 		{
@@ -331,11 +571,9 @@ static int read_head(struct tree *tree, const struct tree_child *child,
 	uint64_t at;
 	int rc;
 
-	if (child->hint && !(child->hint & TREE_DROPPED) &&
-	    child->hint >> 38 & 4095 &&
-	    !reef_long_address(tree->space, child->hint & TREE_SHORT_MASK,
-			       &at)) {
-		image->size = tree_word_size(child->hint);
+	if (take_ahead(ahead, child, head, image))
+		return 0;
+	if (find_hinted(tree, child, &at, &image->size)) {
 		image->bytes = malloc(image->size);
 		if (!image->bytes)
 			return -ENOMEM;
@@ -399,21 +637,23 @@ static int confirm_frozen(struct tree *tree, uint64_t id, bool is_proved,
 		return rc;
 	if (word != image->word)
 		return -EAGAIN;
-	/* The id goes after the slots are frozen: this is nobody's doing. */
-	if (id || !tree_slots_are_frozen(image->slots))
-		return -EBADMSG;
+	/* Unless the left said so the block may be reused, whatever it says. */
 	image->is_proved = word & TREE_JOINING;
 	if (image->is_proved && !is_proved && !REEF_MUTATED(TREE_JOIN_UNPROVED))
 		return -ESTALE;
+	/* The id goes after the slots are frozen: this is nobody's doing. */
+	if (id || !tree_slots_are_frozen(image->slots))
+		return -EBADMSG;
 	return 0;
 }
 
 static int read_once(struct tree *tree, const struct tree_child *child,
-		     bool is_proved, struct tree_image *image)
+		     bool is_proved, struct tree_ahead *ahead,
+		     struct tree_image *image)
 {
 	struct tree_head head;
 	uint64_t id;
-	int rc = read_head(tree, child, &head, image);
+	int rc = read_head(tree, child, ahead, &head, image);
 
 	if (rc)
 		return rc;
@@ -445,8 +685,10 @@ static int read_once(struct tree *tree, const struct tree_child *child,
 	return confirm_frozen(tree, id, is_proved, image);
 }
 
-int tree_image_read(struct tree *tree, const struct tree_child *from,
-		    bool is_proved, struct tree_image *image)
+/* tree_image_read, with what was read ahead of it. */
+static int read_image(struct tree *tree, const struct tree_child *from,
+		      bool is_proved, struct tree_ahead *ahead,
+		      struct tree_image *image)
 {
 	struct tree_child child = *from;
 	uint32_t attempt, unsound = 0;
@@ -454,7 +696,7 @@ int tree_image_read(struct tree *tree, const struct tree_child *from,
 
 	for (attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
 		*image = (struct tree_image){0};
-		rc = read_once(tree, &child, is_proved, image);
+		rc = read_once(tree, &child, is_proved, ahead, image);
 		if (!rc)
 			return 0;
 		tree_image_free(image);
@@ -470,16 +712,23 @@ int tree_image_read(struct tree *tree, const struct tree_child *from,
 	return -EBUSY;
 }
 
+int tree_image_read(struct tree *tree, const struct tree_child *from,
+		    bool is_proved, struct tree_image *image)
+{
+	return read_image(tree, from, is_proved, NULL, image);
+}
+
 int tree_node_get(struct tree *tree, const struct tree_child *child,
 		  struct tree_node **out)
 {
-	return tree_node_get_fresh(tree, child, NULL, out);
+	return tree_node_get_fresh(tree, child, NULL, NULL, out);
 }
 
 int tree_node_get_fresh(struct tree *tree, const struct tree_child *child,
-			struct tree_image *fresh, struct tree_node **out)
+			struct tree_ahead *ahead, struct tree_image *fresh,
+			struct tree_node **out)
 {
-	struct tree_node *node = find_known(tree, child->head);
+	struct tree_node *node = tree_node_known(tree, child->head);
 	struct tree_image image;
 	int rc;
 
@@ -489,10 +738,10 @@ int tree_node_get_fresh(struct tree *tree, const struct tree_child *child,
 		*out = node;
 		return 0;
 	}
-	rc = tree_image_read(tree, child, false, &image);
+	rc = read_image(tree, child, false, ahead, &image);
 	if (rc)
 		return rc;
-	rc = tree_node_remember(tree, &image, out);
+	rc = remember(tree, &image, ahead, out);
 	if (!rc && fresh) {
 		tree_image_free(fresh);
 		*fresh = image;

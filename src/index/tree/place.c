@@ -42,7 +42,7 @@ int tree_place_find(struct tree *tree, const void *key, uint32_t key_size,
 	if (part < 0) {
 		rc = -REEF_ECORRUPT;
 	} else {
-		place->head = parent->parts[part].child.head;
+		place->head = parent->children[part].head;
 		if ((uint32_t)part + 1 < parent->count)
 			rc = copy_end(place, parent->parts[part + 1].key,
 				      parent->parts[part + 1].key_size);

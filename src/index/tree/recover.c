@@ -15,6 +15,8 @@
  * tell. */
 #include "index/tree/internal.h"
 
+#include "base/mutant.h"
+
 /* True if what would name a block is gone for good, or never was there. */
 static bool is_gone(int rc)
 {
@@ -144,6 +146,29 @@ static int block_is_live(struct reef *reef, struct reef_space *space,
 	return head_is_live(reef, space, block.head);
 }
 
+/* 1: the slot that a transaction has names the block: as it was unless that is
+ * COMMITTED, as it will be unless it is ABORTED. One whose session has ended
+ * comes to nothing. */
+static int is_held_named(struct tree *tree, struct intent *intent,
+			 uint64_t block)
+{
+	enum reef_session_view view;
+	int rc = 0;
+
+	if (REEF_MUTATED(TXN_IS_LIVE_PENDING))
+		return 0;
+	if (tree_slot_block(tree_intent_content(intent)) == block)
+		return 1;
+	if (intent->status != INTENT_PENDING ||
+	    tree_slot_block(intent->line.next) != block)
+		return 0;
+	rc = reef_session_check(tree->reef, intent->line.session, &view);
+	if (rc || view != REEF_VIEW_ENDED)
+		return rc ? rc : 1;
+	rc = intent_abort(tree->reef, intent);
+	return rc ? rc : intent->status == INTENT_COMMITTED;
+}
+
 /* 1: the key's slot or record names the block; inside reef_enter. */
 static int is_named(struct tree *tree, uint64_t block)
 {
@@ -161,7 +186,9 @@ static int is_named(struct tree *tree, uint64_t block)
 		spot.key_size = entry_key_size(head);
 		spot.level = head->touched;
 		rc = tree_look(tree, &spot, NULL);
-		if (!rc && spot.slot >= 0)
+		if (!rc && spot.is_held)
+			rc = is_held_named(tree, &spot.intent, block);
+		else if (!rc && spot.slot >= 0)
 			rc = tree_slot_block(spot.slots[spot.slot]) == block;
 		else if (!rc)
 			rc = spot.outside &&
@@ -198,6 +225,22 @@ static int entry_is_live(struct reef *reef, struct reef_space *space,
 	return is_gone(rc) ? 0 : rc;
 }
 
+/* Let go what names a line of a transaction whose status is decided. */
+static int resolve_line(struct reef_space *space, const struct intent *intent,
+			uint64_t block)
+{
+	struct tree *tree;
+	int rc = open_number(space, intent->line.number, &tree);
+
+	if (rc)
+		return rc == -ENOENT ? 0 : rc;
+	reef_enter(reef_space_handle(space));
+	rc = tree_intent_resolve_line(tree, intent, block);
+	reef_leave(reef_space_handle(space));
+	tree_close(tree);
+	return rc;
+}
+
 static const struct reef_kind_ops roots = {
 	.name = "tree root",
 	.is_live = root_is_live,
@@ -222,4 +265,5 @@ void tree_kinds_register(void)
 	reef_kind_register(REEF_BLOCK_TREE_HEAD, &heads);
 	reef_kind_register(REEF_BLOCK_TREE_BLOCK, &blocks);
 	reef_kind_register(REEF_BLOCK_TREE_ENTRY, &entries);
+	intent_resolver_register(INTENT_TREE, resolve_line);
 }

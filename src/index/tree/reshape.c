@@ -17,8 +17,11 @@
 #include <string.h>
 
 #define FREEZE_ROUNDS 1000u
-#define RECORDS_MAX 64u /* of a node */
+#define RECORDS_MAX 64u	  /* of a leaf */
+#define CHILDREN_MAX 192u /* of an inner node */
 #define PIECES_MAX 64u
+#define SLOTS_WANTED 16u /* of one transaction: then a node is cut */
+#define SLOTS_GIVEN 10u
 #define LATE_NS 2000000u /* of a mutant */
 
 struct piece {
@@ -52,6 +55,9 @@ struct reshape {
 	struct piece pieces[PIECES_MAX];
 	uint32_t pieces_count;
 	bool uses_reserve; /* if it must; it is not cut */
+	/* Keys, in order, that pieces begin with; count 0: as it comes. */
+	struct tree_key cuts[PIECES_MAX - 1];
+	uint32_t cuts_count;
 };
 
 /* --- folding --- */
@@ -70,22 +76,6 @@ static void refresh_children(struct reshape *reshape)
 			tree_node_hint(reshape->tree, child->head, child->hint);
 		record->value = (const uint8_t *)child;
 	}
-}
-
-/* True if all keys are between the fences; they are in order. */
-static bool is_inside(const struct reshape *reshape)
-{
-	const struct tree_image *image = reshape->image;
-	const struct tree_image *end = reshape->last;
-	const struct tree_record *first = reshape->records, *last;
-
-	if (!reshape->count)
-		return true;
-	last = &reshape->records[reshape->count - 1];
-	return tree_compare(first->key, first->key_size, image->low,
-			    image->low_size) >= 0 &&
-	       (!end->high || tree_compare(last->key, last->key_size, end->high,
-					   end->high_size) < 0);
 }
 
 /* Values up to so many bytes are in records; children always are. */
@@ -123,24 +113,51 @@ static int fold(struct reshape *reshape)
 		reshape->count += merged->count;
 	}
 	refresh_children(reshape);
-	return is_inside(reshape) ? 0 : -REEF_ECORRUPT;
+	return 0;
 }
 
 /* --- cutting --- */
+
+/* Cut the records where it was asked for; a piece may have none. */
+static void cut_at_keys(struct reshape *reshape)
+{
+	uint32_t part = 0;
+
+	reshape->pieces[0] = (struct piece){0};
+	for (uint32_t i = 0; i <= reshape->count; i++) {
+		const struct tree_record *record = &reshape->records[i];
+
+		while (part < reshape->cuts_count &&
+		       (i == reshape->count ||
+			tree_compare(reshape->cuts[part].key,
+				     reshape->cuts[part].key_size, record->key,
+				     record->key_size) <= 0))
+			reshape->pieces[++part] = (struct piece){.first = i};
+		if (i < reshape->count)
+			reshape->pieces[part].count++;
+	}
+	reshape->pieces_count = part + 1;
+}
 
 /* Cut the records into as many pieces as they need. */
 static void cut(struct reshape *reshape)
 {
 	const uint32_t most = reshape->tree->leaf_bytes;
+	const uint32_t records_max =
+		reshape->image->level ? CHILDREN_MAX : RECORDS_MAX;
 	uint32_t total = 0, used = 0, part = 0, parts, i;
 	uint64_t goal;
 
+	if (reshape->cuts_count && !reshape->uses_reserve) {
+		cut_at_keys(reshape);
+		return;
+	}
 	for (i = 0; i < reshape->count; i++)
 		total += tree_record_cost(&reshape->records[i],
 					  i ? &reshape->records[i - 1] : NULL);
 	parts = (total + most - 1) / most;
-	if (parts < (reshape->count + RECORDS_MAX - 1) / RECORDS_MAX)
-		parts = (reshape->count + RECORDS_MAX - 1) / RECORDS_MAX;
+	if (parts < (reshape->count + records_max - 1) / records_max)
+		parts = (reshape->count + records_max - 1) / records_max;
 	if (parts > reshape->count)
 		parts = reshape->count;
 	if (parts > PIECES_MAX)
@@ -172,6 +189,11 @@ static void begin_of(const struct reshape *reshape, uint32_t which,
 	const struct piece *piece = &reshape->pieces[which];
 	const struct tree_record *first = &reshape->records[piece->first];
 
+	if (which && reshape->cuts_count) {
+		*key = reshape->cuts[which - 1].key;
+		*size = reshape->cuts[which - 1].key_size;
+		return;
+	}
 	*key = which ? first->key : reshape->image->low;
 	*size = which ? first->key_size : reshape->image->low_size;
 	if (which && !reshape->image->level)
@@ -306,6 +328,9 @@ static int prepare_once(struct reshape *reshape)
 
 		memcpy(source->slots, source->image.slots,
 		       sizeof(source->slots));
+		rc = tree_settle(reshape->tree, source->slots, NULL);
+		if (rc)
+			return rc;
 		rc = tree_entries_read(reshape->tree, source->slots,
 				       inline_max_of(reshape),
 				       &source->entries);
@@ -336,16 +361,43 @@ static int prepare(struct reshape *reshape, bool deletes)
 
 /* --- the old block --- */
 
+/* Decide the transactions that have slots, and freeze these. */
+static int freeze_intents(struct tree *tree, const struct tree_image *image,
+			  bool *any)
+{
+	int rc = 0;
+
+	*any = false;
+	if (REEF_MUTATED(TXN_CARRY_UNMARKED))
+		return 0;
+	for (uint32_t i = 0; i < TREE_SLOTS && !rc; i++) {
+		if (!(image->slots[i] & TREE_INTENT))
+			continue;
+		*any = true;
+		rc = tree_intent_freeze(
+			tree, image->at + TREE_SLOTS_AT + 8 * (uint64_t)i,
+			image->slots[i]);
+	}
+	return rc;
+}
+
 int tree_freeze(struct tree *tree, struct tree_image *image)
 {
+	const uint64_t skipped =
+		TREE_FROZEN |
+		(REEF_MUTATED(TXN_CARRY_UNMARKED) ? 0 : TREE_INTENT);
 	struct reef_access accesses[TREE_SLOTS + 1];
 	uint32_t round, count, i;
+	bool any;
 	int rc;
 
 	for (round = 0; round < FREEZE_ROUNDS; round++) {
 		count = 0;
+		rc = freeze_intents(tree, image, &any);
+		if (rc)
+			return rc;
 		for (i = 0; i < TREE_SLOTS; i++)
-			if (!(image->slots[i] & TREE_FROZEN))
+			if (!(image->slots[i] & skipped))
 				accesses[count++] = (struct reef_access){
 					.kind = REEF_CAS,
 					.address = image->at + TREE_SLOTS_AT +
@@ -354,7 +406,7 @@ int tree_freeze(struct tree *tree, struct tree_image *image)
 					.operand =
 						image->slots[i] | TREE_FROZEN,
 				};
-		if (!count)
+		if (!count && !any)
 			return 0;
 		accesses[count++] = (struct reef_access){
 			.kind = REEF_READ,
@@ -431,12 +483,13 @@ static int write_pieces(struct reshape *reshape, struct index_batch *batch,
 static int write_all(struct reshape *reshape, bool late)
 {
 	struct tree_head heads[PIECES_MAX];
-	struct index_batch *batch = calloc(1, sizeof(*batch));
+	struct index_batch *batch = malloc(sizeof(*batch));
 	int rc = 0;
 
 	if (!batch)
 		return -ENOMEM;
 	batch->reef = reshape->tree->reef;
+	batch->count = 0;
 	for (uint32_t i = 0; i < reshape->sources_count && !rc; i++)
 		if ((late || !REEF_MUTATED(TREE_LATE_ALIVE)) &&
 		    !(i && REEF_MUTATED(TREE_JOIN_ALONE)))
@@ -490,9 +543,19 @@ static void free_sources(struct reshape *reshape)
 		entry_free_later(&tree->home, source->image.at);
 		if (i)
 			entry_free_later(&tree->home, source->image.head);
-		for (uint32_t j = 0; j < source->merged.frees_count; j++)
+		for (uint32_t j = 0; j < source->merged.frees_count &&
+				     !REEF_MUTATED(TREE_FOLD_LIVE);
+		     j++)
 			entry_free(&tree->home, source->merged.frees[j]);
 	}
+}
+
+/* Whoever comes to the root's node finds its block at once. What is written is
+ * a hint: it does no harm if it is lost, or comes late. */
+static void note_top(struct tree *tree, uint64_t word)
+{
+	if (!reef_write(tree->reef, tree_hint_at(tree), &word, sizeof(word)))
+		tree->top_hint = word;
 }
 
 /* Let the head name the new block. */
@@ -510,6 +573,8 @@ static int commit(struct reshape *reshape, struct tree_separator **missing)
 		if (REEF_MUTATED(TREE_LATE_ALIVE) && !reef_sleep(LATE_NS))
 			write_all(reshape, true);
 		free_sources(reshape);
+		if (image->head == tree->top_head)
+			note_top(tree, reshape->pieces[0].word);
 		note_pieces(reshape, missing);
 		release(reshape, false);
 		return 0;
@@ -623,8 +688,43 @@ static bool is_due(const struct tree_image *image)
 	return true;
 }
 
-int tree_reshape(struct tree *tree, struct tree_node *node, bool deletes,
-		 struct tree_separator **missing)
+/* True if a key is between the fences of a node, and not its first. */
+static bool is_inside(const struct tree_image *image,
+		      const struct tree_key *key)
+{
+	return tree_compare(key->key, key->key_size, image->low,
+			    image->low_size) > 0 &&
+	       (!image->high ||
+		tree_compare(key->key, key->key_size, image->high,
+			     image->high_size) < 0);
+}
+
+/* Choose where to cut a node for keys that are too many for its slots. False:
+ * there is room for them. */
+static bool choose_cuts(struct reshape *reshape, const struct tree_key *keys,
+			uint32_t count)
+{
+	const struct tree_image *image = reshape->image;
+	uint32_t inside = 0, left = TREE_SLOTS, i;
+
+	for (i = 0; i < TREE_SLOTS; i++)
+		left -= tree_slot_is_used(image->slots[i]) ? 1 : 0;
+	for (i = 0; i < count; i++)
+		inside += is_inside(image, &keys[i]);
+	if (inside < left)
+		return false;
+	if (inside < SLOTS_WANTED || image->level)
+		return true;
+	for (i = inside = 0; i < count && reshape->cuts_count < PIECES_MAX - 1;
+	     i++)
+		if (is_inside(image, &keys[i]) && ++inside % SLOTS_GIVEN == 0)
+			reshape->cuts[reshape->cuts_count++] = keys[i];
+	return true;
+}
+
+static int reshape_node(struct tree *tree, struct tree_node *node,
+			const struct tree_key *keys, uint32_t count,
+			bool deletes, struct tree_separator **missing)
 {
 	struct reshape *reshape = make_reshape(tree);
 	struct tree_image *image;
@@ -638,7 +738,8 @@ int tree_reshape(struct tree *tree, struct tree_node *node, bool deletes,
 		tree_node_forget(tree, node);
 	if (!rc && image->word & TREE_JOINING)
 		rc = tree_join_finish(tree, image, missing);
-	else if (!rc && !is_due(image)) /* another has done it meanwhile */
+	else if (!rc && !choose_cuts(reshape, keys, count) && !is_due(image))
+		/* another has done it meanwhile */
 		rc = tree_node_remember(tree, image, NULL);
 	else if (!rc) /* what another froze is finished in any case */
 		rc = run(reshape, deletes || has_frozen(image), missing);
@@ -646,6 +747,19 @@ int tree_reshape(struct tree *tree, struct tree_node *node, bool deletes,
 	free_reshape(reshape);
 	/* Whoever asked looks again. */
 	return rc == -EAGAIN || rc == -ESTALE ? 0 : rc;
+}
+
+int tree_reshape(struct tree *tree, struct tree_node *node, bool deletes,
+		 struct tree_separator **missing)
+{
+	return reshape_node(tree, node, NULL, 0, deletes, missing);
+}
+
+int tree_reshape_for(struct tree *tree, struct tree_node *node,
+		     const struct tree_key *keys, uint32_t count,
+		     struct tree_separator **missing)
+{
+	return reshape_node(tree, node, keys, count, false, missing);
 }
 
 int tree_reshape_both(struct tree *tree, const struct tree_image *left,
@@ -702,7 +816,7 @@ static int build_top(struct tree *tree, const struct tree_separator *separator,
 /* Make its head and its block, whose addresses are 0 at first. */
 static int make_top(struct tree *tree, const struct tree_separator *separator,
 		    const struct tree_child *old, uint64_t *head,
-		    uint64_t *block)
+		    uint64_t *block, uint64_t *word)
 {
 	struct tree_head words = {
 		.about = tree_about_make(separator->level, tree->home.number),
@@ -729,7 +843,7 @@ static int make_top(struct tree *tree, const struct tree_separator *separator,
 	if (!rc)
 		rc = reef_write(tree->reef, at, bytes, size);
 	if (!rc) {
-		words.word = tree_word_make(0, name, size);
+		*word = words.word = tree_word_make(0, name, size);
 		rc = reef_write(tree->reef, *head, &words, sizeof(words));
 	}
 	free(bytes);
@@ -738,7 +852,7 @@ static int make_top(struct tree *tree, const struct tree_separator *separator,
 
 int tree_grow(struct tree *tree, const struct tree_separator *separator)
 {
-	uint64_t top, head = 0, block = 0, name, before;
+	uint64_t top, head = 0, block = 0, word = 0, name, before;
 	struct tree_child old = {0};
 	int rc = tree_top_read(tree);
 
@@ -756,15 +870,17 @@ int tree_grow(struct tree *tree, const struct tree_separator *separator)
 	if (rc)
 		return rc;
 	old.hint = tree_node_hint(tree, old.head, 0);
-	rc = make_top(tree, separator, &old, &head, &block);
+	rc = make_top(tree, separator, &old, &head, &block, &word);
 	if (!rc)
 		rc = reef_short_address(tree->space, head, &name);
 	if (!rc)
 		rc = index_cas(tree->reef, tree_top_at(tree), top,
 			       tree_top_make(top, name, separator->level),
 			       &before);
-	if (rc == 1)
+	if (rc == 1) {
+		note_top(tree, word);
 		return tree_top_read(tree);
+	}
 	/* In doubt it may be the root: is_live tells, when we end. */
 	if (rc == -REEF_EINDOUBT || rc == -ETIMEDOUT)
 		return rc;

@@ -41,6 +41,7 @@ void tree_separator_add(struct tree_separator **list, uint32_t level,
 
 int tree_top_read(struct tree *tree)
 {
+	tree->top_head = tree->top_hint = 0;
 	return reef_read(tree->reef, tree_top_at(tree), &tree->top, 8);
 }
 
@@ -164,7 +165,7 @@ static int go_right(struct tree *tree, const void *key, uint32_t key_size,
 		if (steps == STEPS_MAX)
 			return -REEF_ECORRUPT;
 		why = get_right(tree, *node, &right);
-		if (is_nowhere(why)) {
+		if (is_nowhere(why) || why == -REEF_EDROPPED) {
 			rc = refresh(tree, node);
 			/* (5) Its head may be another's by now. */
 			if (!rc &&
@@ -195,16 +196,15 @@ static int go_right(struct tree *tree, const void *key, uint32_t key_size,
 /* Get a child that a hint names. 1: it will do.  0: the hint is none; *why: how
  * that was found. */
 static int get_child(struct tree *tree, const struct tree_child *child,
-		     uint32_t level, const void *key, uint32_t key_size,
-		     bool before, struct tree_image *fresh,
-		     struct tree_node **out, int *why)
+		     uint32_t level, struct tree_ahead *ahead,
+		     struct tree_image *fresh, struct tree_node **out, int *why)
 {
 	struct tree_node *node;
 	int rc;
 
 	*why = -REEF_ECORRUPT;
 	for (uint32_t i = 0; i < 2; i++) {
-		rc = tree_node_get_fresh(tree, child, fresh, &node);
+		rc = tree_node_get_fresh(tree, child, ahead, fresh, &node);
 		if (is_nowhere(rc)) {
 			*why = rc == -ESTALE ? -REEF_ECORRUPT : rc;
 			return 0;
@@ -212,7 +212,8 @@ static int get_child(struct tree *tree, const struct tree_child *child,
 		if (rc)
 			return rc;
 		if (node->level == level &&
-		    begins_before(node, key, key_size, before)) {
+		    begins_before(node, ahead->key, ahead->key_size,
+				  ahead->before)) {
 			*out = node;
 			return 1;
 		}
@@ -223,40 +224,20 @@ static int get_child(struct tree *tree, const struct tree_child *child,
 	return 0;
 }
 
-/* What is before a hint is dropped: the node that it names is one, if it can be
- * reached all the same, even if it is JOINING. */
-static int get_linked(struct tree *tree, const struct tree_child *hint,
-		      uint32_t level, struct tree_node **out)
-{
-	struct tree_image image;
-	int rc = tree_is_linked(tree, level, hint->head);
-
-	if (rc != 1)
-		return rc ? rc : -REEF_EDROPPED;
-	rc = tree_image_read(tree, hint, true, &image);
-	if (rc)
-		return rc == -ESTALE ? -REEF_EDROPPED : rc;
-	rc = tree_node_remember(tree, &image, out);
-	tree_image_free(&image);
-	return rc;
-}
-
 /* Go down from an inner node; *child is where one can go right to the key. */
 static int go_down(struct tree *tree, const struct tree_node *node,
-		   const void *key, uint32_t key_size, bool before,
-		   struct tree_separator **missing, struct tree_image *fresh,
-		   struct tree_node **child)
+		   struct tree_ahead *ahead, struct tree_separator **missing,
+		   struct tree_image *fresh, struct tree_node **child)
 {
-	int first = tree_node_part(node, key, key_size, before), part, rc = 0;
+	int first = tree_node_part(node, ahead->key, ahead->key_size,
+				   ahead->before),
+	    part, rc = 0;
 	int why = -REEF_ECORRUPT;
 	struct tree_child now;
 
 	for (part = first; part >= 0 && !rc; part -= !rc)
-		rc = get_child(tree, &node->parts[part].child, node->level - 1,
-			       key, key_size, before, fresh, child, &why);
-	if (rc == -REEF_EDROPPED && part < first)
-		return get_linked(tree, &node->parts[part + 1].child,
-				  node->level - 1, child);
+		rc = get_child(tree, &node->children[part], node->level - 1,
+			       ahead, fresh, child, &why);
 	if (!rc && !node->low_size)
 		return why;
 	if (!rc)
@@ -268,22 +249,50 @@ static int go_down(struct tree *tree, const struct tree_node *node,
 	for (; missing && first > part && why == -REEF_ECORRUPT; first--)
 		tree_separator_add(missing, node->level, node->parts[first].key,
 				   node->parts[first].key_size, &now,
-				   node->parts[first].child.head);
+				   node->children[first].head);
 	return 0;
 }
 
-static int find_top(struct tree *tree, struct tree_node **node)
+/* Get the first node of a level. -REEF_ECORRUPT: (R10) it is not: below that no
+ * search would end. */
+static int get_first(struct tree *tree, const struct tree_child *child,
+		     uint32_t level, struct tree_ahead *ahead,
+		     struct tree_node **out)
+{
+	struct tree_node *node;
+	int rc;
+
+	for (uint32_t i = 0; i < 2; i++) {
+		rc = tree_node_get_fresh(tree, child, ahead, NULL, &node);
+		if (rc)
+			return rc == -ESTALE ? -REEF_ECORRUPT : rc;
+		if (!node->low_size && node->level == level) {
+			*out = node;
+			return 0;
+		}
+		/* What is remembered there may be of another life. */
+		tree_node_forget(tree, node);
+		tree_node_unref(node);
+	}
+	return -REEF_ECORRUPT;
+}
+
+static int find_top(struct tree *tree, struct tree_ahead *ahead,
+		    struct tree_node **node)
 {
 	struct tree_child child = {0};
 	int rc = tree_prove(tree);
+	const uint64_t top = tree->top; /* another fiber may see it change */
 
 	if (!rc)
-		rc = reef_long_address(tree->space, tree->top & TREE_SHORT_MASK,
+		rc = reef_long_address(tree->space, top & TREE_SHORT_MASK,
 				       &child.head);
 	if (rc)
 		return index_is_nonsense(rc) ? -REEF_ECORRUPT : rc;
-	rc = tree_node_get(tree, &child, node);
-	return rc == -ESTALE ? -REEF_ECORRUPT : rc;
+	child.hint = tree->top_hint;
+	rc = get_first(tree, &child, tree_top_height(top), ahead, node);
+	tree->top_head = rc || tree->top != top ? 0 : child.head;
+	return rc;
 }
 
 static int search_once(struct tree *tree, const void *key, uint32_t key_size,
@@ -291,9 +300,15 @@ static int search_once(struct tree *tree, const void *key, uint32_t key_size,
 		       struct tree_separator **missing,
 		       struct tree_image *fresh, struct tree_node **out)
 {
+	struct tree_ahead ahead = {
+		.key = key,
+		.key_size = key_size,
+		.before = before,
+		.level = level,
+	};
 	struct tree_node *node = NULL, *parent = NULL, *child;
 	bool moved;
-	int rc = find_top(tree, &node);
+	int rc = find_top(tree, &ahead, &node);
 
 	while (!rc) {
 		moved = false;
@@ -307,20 +322,59 @@ static int search_once(struct tree *tree, const void *key, uint32_t key_size,
 		parent = NULL;
 		if (rc || node->level == level)
 			break;
-		rc = node->level < level
-			     ? -ENOENT
-			     : go_down(tree, node, key, key_size, before,
-				       missing, fresh, &child);
+		rc = node->level < level ? -ENOENT
+					 : go_down(tree, node, &ahead, missing,
+						   fresh, &child);
 		if (rc)
 			break;
 		parent = node;
 		node = child;
 	}
+	tree_ahead_drop(&ahead);
 	if (rc)
 		tree_node_unref(node);
 	else
 		*out = node;
 	return rc;
+}
+
+/* Find the leaf of a key where one on the way to it is dropped. That does not
+ * say that the key's is: it may have been cut off that one, or be JOINING. But
+ * leaves are dropped from the first on, so it is unless it can be reached from
+ * the first that is not. */
+static int search_undropped(struct tree *tree, const void *key,
+			    uint32_t key_size, bool before,
+			    struct tree_separator **missing,
+			    struct tree_node **out)
+{
+	struct tree_node *node = NULL;
+	struct tree_image image;
+	uint64_t head, word;
+	bool moved;
+	int rc = tree_read_undropped(tree, &image), why;
+
+	if (rc)
+		return rc;
+	head = image.head;
+	rc = tree_node_remember(tree, &image, &node);
+	tree_image_free(&image);
+	if (rc)
+		return rc;
+	if (!begins_before(node, key, key_size, before)) {
+		tree_node_unref(node);
+		return -REEF_EDROPPED;
+	}
+	why = go_right(tree, key, key_size, before, missing, &node, &moved);
+	if (!why) {
+		*out = node;
+		return 0;
+	}
+	tree_node_unref(node);
+	if (why != -REEF_EDROPPED)
+		return why;
+	/* The first was dropped meanwhile, as well; or it was passed over. */
+	rc = reef_read(tree->reef, head, &word, 8);
+	return rc ? rc : word & TREE_DROPPED ? -EAGAIN : why;
 }
 
 int tree_search(struct tree *tree, const void *key, uint32_t key_size,
@@ -344,6 +398,9 @@ int tree_search_fresh(struct tree *tree, const void *key, uint32_t key_size,
 		if (!rc)
 			rc = search_once(tree, key, key_size, level, before,
 					 missing, fresh, out);
+		if (rc == -REEF_EDROPPED && !level)
+			rc = search_undropped(tree, key, key_size, before,
+					      missing, out);
 	}
 	return rc == -EAGAIN ? -EBUSY : rc;
 }

@@ -37,7 +37,7 @@ static uint64_t scramble(uint64_t a, uint64_t b, uint64_t c)
 
 /* Write the first leaf, which is empty, and its head. */
 static int write_first(struct reef_space *space, uint32_t number, uint64_t tree,
-		       uint64_t *head, uint64_t *block)
+		       uint64_t *head, uint64_t *block, uint64_t *word)
 {
 	struct reef *reef = reef_space_handle(space);
 	struct tree_shape shape = {.number = number};
@@ -63,7 +63,7 @@ static int write_first(struct reef_space *space, uint32_t number, uint64_t tree,
 	if (rc)
 		goto err_bytes;
 	rc = reef_short_address(space, *block, &name);
-	words.word = tree_word_make(0, name, size);
+	*word = words.word = tree_word_make(0, name, size);
 	if (!rc)
 		rc = reef_write(reef, *block, bytes, size);
 	if (!rc)
@@ -98,7 +98,7 @@ static int write_root(struct reef_space *space, struct tree_root *root,
 	root->alive = root->id;
 	root->crc = root_crc(root);
 	rc = write_first(space, entry_number_of_root(number), root->id, &head,
-			 &block);
+			 &block, &root->hint);
 	if (rc)
 		return rc;
 	rc = reef_short_address(space, head, &name);
@@ -168,11 +168,17 @@ int tree_root_read(struct reef_space *space, uint64_t at,
 int tree_open(struct reef_space *space, uint64_t at, uint64_t cache_bytes,
 	      struct tree **out)
 {
+	struct reef *reef = reef_space_handle(space);
 	struct tree_root root;
 	struct tree *tree;
 	uint32_t number = 0;
-	int rc = tree_root_read(space, at, &root);
+	uint64_t epoch;
+	int rc;
 
+	reef_enter(reef);
+	epoch = reef_epoch(reef);
+	rc = tree_root_read(space, at, &root);
+	reef_leave(reef);
 	if (!rc && root.alive != root.id)
 		rc = -REEF_EDROPPED;
 	if (!rc)
@@ -183,7 +189,11 @@ int tree_open(struct reef_space *space, uint64_t at, uint64_t cache_bytes,
 	if (!tree)
 		return -ENOMEM;
 	tree->space = space;
-	tree->reef = reef_space_handle(space);
+	tree->reef = reef;
+	tree->is_copied = reef_space_copies(space) > 1;
+	tree->epoch = epoch;
+	tree->top = root.top;
+	tree->top_hint = root.hint;
 	tree->home = (struct entry_home){
 		.space = space,
 		.reef = tree->reef,
@@ -244,9 +254,15 @@ void tree_close(struct tree *tree)
 {
 	if (!tree)
 		return;
-	for (uint32_t i = 0; i < TREE_BUCKETS; i++)
+	for (uint32_t i = 0; i < tree->buckets_count; i++)
 		while (tree->buckets[i])
 			tree_node_forget(tree, tree->buckets[i]);
+	free(tree->buckets);
+	if (tree->copy)
+		tree_copy_fini(tree->copy);
+	free(tree->copy);
+	free(tree->old);
+	tree_slabs_fini(&tree->slabs);
 	tree_reserve_free(tree);
 	entry_home_fini(&tree->home);
 	free(tree);
@@ -254,7 +270,7 @@ void tree_close(struct tree *tree)
 
 int tree_prove(struct tree *tree)
 {
-	uint64_t words[2];
+	uint64_t words[3];
 	int rc;
 
 	if (tree->epoch == reef_epoch(tree->reef) && tree->top)
@@ -265,7 +281,10 @@ int tree_prove(struct tree *tree)
 	if (words[0] != tree->id)
 		return -REEF_EDROPPED;
 	tree->epoch = reef_epoch(tree->reef);
+	if (tree->top != words[1])
+		tree->top_head = 0;
 	tree->top = words[1];
+	tree->top_hint = words[2];
 	return 0;
 }
 

@@ -75,6 +75,11 @@ void tree_reading_free(struct tree_reading *reading);
 /* Look up a key. One READ of at most 192 bytes where the leaf is remembered and
  * the key is in a record, or is not there. Returns its status. */
 int tree_get(struct tree *tree, struct tree_reading *reading);
+/* The same in place, if nothing has to be waited for: not inside reef_enter.
+ * blind: its value is not wanted. The room, which stays the caller's, grows as
+ * it must.  0: found.  -ENOENT.  -EAGAIN: tree_get tells. */
+int tree_get_near(struct tree *tree, const void *key, uint32_t key_size,
+		  bool blind, struct entry_room *room, struct entry *out);
 /* Look up several keys, as many as there is room for in shared batches; each
  * has its status. Returns 0, or an error that hit all. */
 int tree_get_many(struct tree *tree, struct tree_reading *readings,
@@ -93,8 +98,18 @@ struct tree_range {
 				* end */
 	uint32_t from_size, to_size;
 	uint32_t flags;
-	uint64_t limit; /* how many; 0: all */
+	uint64_t limit;		     /* how many; 0: all */
+	struct tree_moment **moment; /* NULL: it is not looked at again */
 };
+
+/* What was scanned, in any number of ranges and trees of a handle, to be looked
+ * at again: in *moment of a range, which is NULL at first. */
+struct tree_moment;
+#define TREE_MOMENT_LEAVES 65536u
+/* Look at it again, inside reef_enter. 0: all keys of all ranges, and no
+ * others, were there when this was called.  -ECANCELED: perhaps not. */
+int tree_moment_look(const struct tree_moment *moment);
+void tree_moment_free(struct tree_moment *moment); /* NULL is fine */
 
 /* Of `each`: this key does not count for the limit. */
 #define TREE_PASS INT_MIN

@@ -61,8 +61,7 @@ static int find_leaf(struct tree *tree, uint64_t cursor, struct leaf *leaf)
 		span = span ? (span - 1) / node->count + 1
 			    : UINT64_MAX / node->count + 1;
 		rest = (uint64_t)wide;
-		rc = tree_node_get(tree, &node->parts[wide >> 64].child,
-				   &child);
+		rc = tree_node_get(tree, &node->children[wide >> 64], &child);
 		if (!rc && child->level + 1 != node->level) {
 			tree_node_unref(child);
 			rc = -REEF_ECORRUPT;

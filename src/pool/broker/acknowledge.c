@@ -39,7 +39,8 @@ struct broker_awaited {
 };
 
 /* True if the session may have that space open (1). */
-static bool may_have_open(const struct broker_session *session, uint32_t space)
+bool broker_session_may_have_open(const struct broker_session *session,
+				  uint32_t space)
 {
 	uint32_t i;
 
@@ -59,17 +60,20 @@ static bool is_behind(const struct broker_session *session,
 	if (REEF_MUTATED(BROKER_ACK_MISSING))
 		has_ended = session->ending;
 	return !has_ended && session->acknowledged < awaited->epoch &&
-	       may_have_open(session, awaited->space);
+	       broker_session_may_have_open(session, awaited->space);
 }
 
-bool broker_is_awaited(const struct reef_broker *broker,
-		       const struct broker_session *session)
+uint64_t broker_awaited_of(const struct reef_broker *broker,
+			   const struct broker_session *session)
 {
 	const struct broker_awaited *awaited = broker->awaited;
+	uint64_t least = 0;
 
-	while (awaited && !is_behind(session, awaited))
-		awaited = awaited->next;
-	return awaited;
+	for (; awaited; awaited = awaited->next)
+		if (is_behind(session, awaited) &&
+		    (!least || awaited->epoch < least))
+			least = awaited->epoch;
+	return least;
 }
 
 void broker_note_acknowledged(struct reef_broker *broker,

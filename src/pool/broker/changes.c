@@ -136,6 +136,11 @@ void broker_record_changes(struct reef_broker *broker,
 		if (reef_node_is_gone(record->state))
 			note_death(broker, record->id);
 		break;
+	case REEF_RECORD_NODE_RETURN: /* was it gone before? */
+		if (!reef_node_is_gone(
+			    reef_state_node(broker->state, record->id)->state))
+			note_death(broker, record->id);
+		break;
 	default:
 		break;
 	}

@@ -51,19 +51,28 @@
  * (8) An operator who removes a node vouches that no other broker has it; it is
  *     a witness no more, in no council.
  *
+ * (9) A node that begins a new life leaves the councils for one record and
+ * comes back in the next, so a start counts both: it may have forgotten what it
+ *     confirmed, and a journal may end in between. Not so one that keeps its
+ *     memory and *remembers*: what it confirmed last, and all since. Its two
+ *     lives are one witness, which tells a start under (3) and (5) whatever it
+ *     would have told before. Both ends are in one record then, and the council
+ *     stays. What it forgot before it confirmed that does not matter: only who
+ *     is chosen has records confirmed, and has all that was before.
+ *
  * Cost: a message to each witness for all changes of that moment together, for
  * each step of the reclaim epoch, and for a session that is resumed; none while
  * nothing changes.
  *
  * A node that begins a new life has forgotten whom it followed, unless it keeps
- * its memory: then it knows that, too (node/keep.h). It counts all the same:
- * else a pool of one node could not be started again.
+ * its memory: then it knows that, too (node/keep.h). It counts all the same,
+ * but for (9): else a pool of one node could not be started again.
  *
- * A node that is AWAY is out of the councils as one that is DEAD is, and comes
- * back into them in the same way: by a life that is noted under (1). What it
- * confirmed before, and remembers, makes it refuse more, never less. That its
- * extents wait for it changes nothing here: nobody but a chosen broker hands
- * out keys for them. */
+ * A node that is found AWAY is out of the councils as one that is DEAD is, and
+ * comes back into them in the same way: by a life that is noted under (1). What
+ * it confirmed before, and remembers, makes it refuse more, never less. That
+ * its extents wait for it changes nothing here: nobody but a chosen broker
+ * hands out keys for them. */
 #include "pool/broker/lending.h"
 
 #include "base/log.h"
@@ -526,8 +535,8 @@ static void tell_missing(struct reef_broker *broker, uint64_t now_ns)
 		     text);
 	reef_log(REEF_LOG_WARNING, "broker",
 		 "too few nodes follow this broker, so it changes nothing; it "
-		 "waits for:%s. For one that will not come back: reef node "
-		 "remove NAME",
+		 "waits for:%s. Start them; for one that will not come back: "
+		 "reef node remove NAME",
 		 text);
 }
 

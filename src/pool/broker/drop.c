@@ -9,7 +9,8 @@
  * (3) One fiber per node works through its drops in turn. One that a holder
  *     keeps from ending (-ETIMEDOUT, which the node says soon) is tried again
  *     after a pause of its own, which grows: the others wait for none of
- *     that. */
+ *     that. Without a link nothing is tried: when there is one again, the node
+ *     tells what it has (1). */
 #include "pool/broker/lending.h"
 
 #include "base/log.h"
@@ -120,7 +121,8 @@ static void run_drops(struct reef_broker *broker, uint32_t id)
 	int rc = 0;
 
 	while (rc == 0 && !broker->health &&
-	       (node = broker_node_find(broker, id)) && node->drops_count) {
+	       (node = broker_node_find(broker, id)) && node->drops_count &&
+	       node->peer && node->peer->link) {
 		drop = find_next_drop(node);
 		now_ns = reef_now_ns();
 		if (drop->due_ns > now_ns)

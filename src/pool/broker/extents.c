@@ -478,8 +478,7 @@ static int check_size(struct reef_broker *broker, uint32_t space, uint64_t size)
 }
 
 /* The size of an extent that was asked for without one. A space whose quota has
- * room for less gets a smaller one, but none that would hold hardly more than
- * its own tables. */
+ * room for less gets a smaller one, down to REEF_EXTENT_SIZE_LEAST. */
 static uint64_t choose_size(struct reef_broker *broker, uint32_t space)
 {
 	const struct reef_state_space *in =
@@ -489,7 +488,7 @@ static uint64_t choose_size(struct reef_broker *broker, uint32_t space)
 	uint64_t room =
 		(in->quota - in->used) / in->copies / EXTENT_STEP * EXTENT_STEP;
 
-	return room < usual && room >= 2 * EXTENT_STEP ? room : usual;
+	return room < usual && room >= REEF_EXTENT_SIZE_LEAST ? room : usual;
 }
 
 /* Find the latest extent of a space among those that the asker does not know,

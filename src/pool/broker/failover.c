@@ -65,7 +65,8 @@ void broker_copy_given_up(struct reef_broker *broker,
 		rename_told(broker, other->number, primary);
 	told = broker_extent_find(broker, primary);
 	if (told) { /* whoever had closed it begins anew */
-		told->rekeying = told->revoking = false;
+		told->rekeying = 0;
+		told->revoking = false;
 		told->saver = 0;
 		told->save = 0;
 		told->retry_ns = told->pause_ns = 0;
@@ -246,7 +247,7 @@ static void tell_failover(struct reef_broker *broker,
 
 /* Take what is FAILING in a space as far as that is possible now.  -EAGAIN:
  * something is left. */
-static int fail_over(struct reef_broker *broker, const struct broker_care *care)
+static int fail_over(struct reef_broker *broker, struct broker_care *care)
 {
 	struct pass pass = {.broker = broker};
 	struct reef_state_summary summary;
@@ -254,6 +255,7 @@ static int fail_over(struct reef_broker *broker, const struct broker_care *care)
 	size_t i;
 	int rc = list_failing(broker, care->space, &pass);
 
+	care->is_passing = rc == 0 && pass.count;
 	reef_state_summary(broker->state, &summary);
 	if (rc == 0 && pass.count)
 		run_pass(&pass, close_item);
@@ -268,6 +270,7 @@ static int fail_over(struct reef_broker *broker, const struct broker_care *care)
 	for (i = 0; i < pass.count; i++)
 		is_left |= !pass.items[i].is_open;
 	free(pass.items);
+	care->is_passing = false;
 	return rc ? rc : pass.count && !is_left ? 0 : -EAGAIN;
 }
 
@@ -279,6 +282,17 @@ static struct broker_care *find_care(const struct reef_broker *broker,
 	struct broker_care *care = broker->cares;
 
 	while (care && care->space != space)
+		care = care->next;
+	return care;
+}
+
+bool broker_is_failing_over(const struct reef_broker *broker,
+			    const struct broker_session *session)
+{
+	const struct broker_care *care = broker->cares;
+
+	while (care && !(care->is_passing &&
+			 broker_session_may_have_open(session, care->space)))
 		care = care->next;
 	return care;
 }

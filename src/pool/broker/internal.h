@@ -101,19 +101,23 @@ struct broker_session {
 	uint64_t pinned_ns; /* when they were enough; 0: they are not */
 	uint64_t forgiven_ns; /* when a resume began that anew; 0: never */
 	uint64_t pool_epoch;  /* at the last sample */
-	/* acknowledge.c: the pool epoch that it has acknowledged; for how many
-	 * samples somebody waits for more than `judged`, which it had then */
-	uint64_t acknowledged, judged;
+	/* acknowledge.c: the pool epoch that it has acknowledged, and the one
+	 * that was waited for at the last sample, 0: none; since how many */
+	uint64_t acknowledged, owed;
 	uint32_t overdue;
-	bool is_from_before; /* this start: it may have any space open */
-	bool ending;	     /* EXPIRED or FENCED, perhaps not durably yet */
-	bool closed;	     /* by itself: its end is one event */
-	bool attended;	     /* a fiber takes it onwards from there */
-	bool fenced;	     /* FENCED, and that is published */
-	uint32_t settles;    /* questions of it in settle.c */
-	bool janitor;	     /* it recovers in any space: recovery.c */
-	uint32_t expelled;   /* whose it was, of users.c (3) */
-	uint64_t saved;	     /* its last save that went well */
+	uint64_t awaited_ns;	/* when those began */
+	uint64_t awaited_epoch; /* the pool's, at the last sample */
+	bool is_waiting;	/* perhaps, for a node: lease.c (12) */
+	size_t excuses;		/* how often that began them anew */
+	bool is_from_before;	/* this start: it may have any space open */
+	bool ending;		/* EXPIRED or FENCED, perhaps not durably yet */
+	bool closed;		/* by itself: its end is one event */
+	bool attended;		/* a fiber takes it onwards from there */
+	bool fenced;		/* FENCED, and that is published */
+	uint32_t settles;	/* questions of it in settle.c */
+	bool janitor;		/* it recovers in any space: recovery.c */
+	uint32_t expelled;	/* whose it was, of users.c (3) */
+	uint64_t saved;		/* its last save that went well */
 	uint32_t notices;
 	/* Spaces that it opened, with what its token allows. */
 	struct broker_grant {
@@ -171,10 +175,14 @@ struct broker_node {
 /* What an extent's node told: its keys, by door. By extent number. */
 struct broker_extent {
 	uint32_t number, node;
-	bool present;  /* its keys are known */
-	bool told;     /* since the node registered last */
-	bool closed;   /* withdrawn from clients, or being so: move.c */
-	bool rekeying; /* and by rekey.c or save.c, which open it again */
+	bool present; /* its keys are known */
+	bool told;    /* since the node registered last */
+	bool closed;  /* withdrawn from clients, or being so: move.c */
+	/* And by rekey.c, save.c or recopy.c, which open it again: the number
+	 * of that work (broker_close_number); 0: by none of them. Whoever finds
+	 * another number has it no more in hand, and leaves it alone, whatever
+	 * became of it. */
+	uint64_t rekeying;
 	/* save.c: closed, and read by that session alone, by these keys. */
 	uint32_t saver;
 	uint64_t save, save_keys[REEF_DOORS_MAX];
@@ -252,6 +260,7 @@ struct reef_broker {
 	struct broker_rekey *rekeys;	    /* rekey.c */
 	struct broker_rekeyer *rekeyers;
 	struct broker_save *saves; /* save.c */
+	uint64_t close_numbers;	   /* dealt out: broker_extent.rekeying */
 	struct broker_care *cares; /* failover.c */
 	/* room.c */
 	struct broker_adder *adders;
@@ -475,9 +484,10 @@ void broker_session_free(struct reef_broker *broker,
  * of them, at stop. */
 int broker_sessions_open(struct reef_broker *broker);
 void broker_sessions_close(struct reef_broker *broker);
-/* End the sessions whose processes ended before this start; after lease.c was
- * started. Never waits. */
-void broker_sessions_end_dead(struct reef_broker *broker);
+/* End the sessions whose processes ended before this start, and later those
+ * whose processes end before they came back; after lease.c was started. Never
+ * waits.  -ENOMEM. */
+int broker_sessions_end_dead(struct reef_broker *broker);
 /* Start the sampler of lease.c, which runs until stop and also moves the
  * reclaim epoch, and go on with sessions that were ending already. */
 int broker_lease_start(struct reef_broker *broker);
@@ -505,9 +515,13 @@ int broker_epoch_wait(struct reef_broker *broker, uint64_t epoch,
 /* Take in what a session's word says that it has acknowledged. */
 void broker_note_acknowledged(struct reef_broker *broker,
 			      struct broker_session *session, uint64_t epoch);
-/* True if somebody waits for that session to acknowledge more. */
-bool broker_is_awaited(const struct reef_broker *broker,
-		       const struct broker_session *session);
+/* True if the session may have that space open; 0: any. */
+bool broker_session_may_have_open(const struct broker_session *session,
+				  uint32_t space);
+/* The least pool epoch that somebody waits for that session to acknowledge; 0:
+ * none. */
+uint64_t broker_awaited_of(const struct reef_broker *broker,
+			   const struct broker_session *session);
 
 /* --- users.c --- */
 
@@ -583,6 +597,13 @@ int broker_node_call(struct reef_broker *broker, uint32_t node, uint16_t kind,
 		     const struct reef_body *body, struct reef_answer *answer);
 /* Note that a session is about to be told keys of a node. */
 void broker_session_note_told(struct broker_session *session, uint32_t node);
+/* True if nothing is lost by giving a node up, which was due at that moment:
+ * nodes.c (12). */
+bool broker_may_give_up(struct reef_broker *broker, uint32_t id,
+			uint64_t due_ns);
+/* True if it may have been. */
+bool broker_session_was_told(const struct broker_session *session,
+			     uint32_t node);
 /* Fence a session that has ended, at every node that it was told of; returns 0
  * once each confirmed or is DEAD, and that is durable. Retries for ever, except
  * when the broker stops (-ECANCELED), fails (its health), or its host dies
@@ -618,6 +639,11 @@ int broker_extent_set_keys(struct reef_broker *broker, uint32_t number,
 			   const struct reef_extent_keys *keys);
 /* An extent is withdrawn from clients, or about to be. */
 void broker_extent_set_closed(struct reef_broker *broker, uint32_t number);
+/* A number for who closes extents and opens them again. */
+static inline uint64_t broker_close_number(struct reef_broker *broker)
+{
+	return ++broker->close_numbers;
+}
 void broker_extent_forget(struct reef_broker *broker, uint32_t number);
 /* Go on with the drains and moves that the state holds. */
 void broker_moves_resume(struct reef_broker *broker);

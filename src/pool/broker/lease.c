@@ -57,9 +57,11 @@
  *     to gain by it. Who waits for a node that died
  *     is not to blame, and goes on when that is DEAD: so a death begins the
  *     counting anew, and the session is ended when every node was heard once
- *     more after all that, for then each was alive all the while. Of a user
- *     whose sessions ended like that lately fewer periods are enough, and new
- *     sessions have to wait (users.c, 5).
+ *     more after all that, for then each was alive all the while. Who waits
+ *     for a failover, which others hold up, is not to blame either: while one
+ *     is under way in a space that the session has open, nothing counts. Of a
+ *     user whose sessions ended like that lately fewer periods are enough, and
+ *     new sessions have to wait (users.c, 5).
  *
  * Other brokers:
  *
@@ -70,12 +72,20 @@
  *
  * Acknowledged views (acknowledge.c):
  *
- * (12) Who is awaited, and has acknowledged nothing more for longer than its
- *      ttl, is ended, on shm too: counted in samples, as in (1).
+ * (12) Who is awaited, and has not acknowledged what it is awaited for within
+ *      its ttl, is ended, on shm too: counted in samples, as in (1). To
+ *      acknowledge less is no progress: who is many epochs behind, and lets go
+ *      of one in each ttl, would have everybody wait. It may have
+ *      something under way at a node that has gone silent, so only time counts
+ *      in which each node that it was told of was heard, or missed for less
+ *      than two pulses, and those two come on top. A node that is missed, or
+ *      dies, begins the counting anew; but not more often than there are nodes,
+ *      or one that comes and goes all the time would have everybody wait for
+ *      who stands still.
  * (13) safe_epoch counts on fences that nodes which are gone did not confirm.
  *      So it is published together with a pool epoch in which they are: one
  *      that was published after the sessions were looked at. */
-#include "pool/broker/internal.h"
+#include "pool/broker/lending.h"
 
 #include "base/mutant.h"
 
@@ -363,7 +373,9 @@ static bool is_pinning_too_long(const struct reef_broker *broker,
 
 	reef_state_summary(broker->state, &summary);
 	/* A node died: who waited for it is about to go on. */
-	if (session->pool_epoch != summary.pool_epoch)
+	if (session->pool_epoch != summary.pool_epoch ||
+	    (broker_is_failing_over(broker, session) &&
+	     !REEF_MUTATED(BROKER_BLAME_FAILOVER)))
 		is_behind = false;
 	session->pool_epoch = summary.pool_epoch;
 	if (counts && is_behind && is_room_missed(broker, session))
@@ -379,18 +391,65 @@ static bool is_pinning_too_long(const struct reef_broker *broker,
 	return are_nodes_heard_since(broker, session->pinned_ns);
 }
 
+/* For how long a node may be silent and still count as there: (12). */
+static uint64_t pulses_ns(const struct reef_broker *broker)
+{
+	return 2 * broker_pulse_period(broker);
+}
+
+/* True if a node that the session was told of is silent, or one has died since
+ * its last sample. */
+static bool may_wait_for_node(const struct reef_broker *broker,
+			      struct broker_session *session)
+{
+	const struct broker_node *node;
+	struct reef_state_summary summary;
+	bool has_died;
+
+	if (REEF_MUTATED(BROKER_BLAME_SILENCE))
+		return false;
+	reef_state_summary(broker->state, &summary);
+	has_died = session->awaited_epoch != summary.pool_epoch;
+	session->awaited_epoch = summary.pool_epoch;
+	for (node = broker->nodes; node; node = node->next)
+		if (broker_session_was_told(session, node->id) &&
+		    (!node->peer ||
+		     node->heard_ns + pulses_ns(broker) <= session->sampled_ns))
+			return true;
+	return has_died;
+}
+
 /* The same by (12). True: it has had a whole ttl. */
 static bool is_overdue(const struct reef_broker *broker,
 		       struct broker_session *session, bool counts)
 {
-	bool has_moved = session->acknowledged != session->judged;
+	uint64_t owed = broker_awaited_of(broker, session);
+	bool was_waiting = session->is_waiting;
+	bool is_done = !owed || (session->owed &&
+				 session->acknowledged >= session->owed);
+	size_t nodes;
 
-	session->judged = session->acknowledged;
-	if (counts && !has_moved && broker_is_awaited(broker, session))
+	session->is_waiting = may_wait_for_node(broker, session);
+	if (is_done)
+		session->excuses = session->overdue = 0;
+	else if (counts)
 		session->overdue++;
 	else
 		session->overdue = 0;
-	return session->overdue > SAMPLES;
+	if (is_done || !session->owed)
+		session->owed = owed && REEF_MUTATED(BROKER_ACK_IN_BITS)
+					? session->acknowledged + 1
+					: owed;
+	session->excuses += session->is_waiting && !was_waiting;
+	(void)reef_state_nodes(broker->state, &nodes);
+	if (session->is_waiting &&
+	    (session->excuses <= nodes || REEF_MUTATED(BROKER_EXCUSES)))
+		session->overdue = 0;
+	if (!session->overdue)
+		session->awaited_ns = session->sampled_ns;
+	return session->overdue > SAMPLES &&
+	       session->sampled_ns - session->awaited_ns >=
+		       session->ttl_ns + pulses_ns(broker);
 }
 
 /* Take a sample of a session's words, if one is due, and judge it. */

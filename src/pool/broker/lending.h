@@ -43,6 +43,9 @@ int broker_node_bury(struct reef_broker *broker, uint32_t id, const char *why);
  * else DEAD. */
 int broker_node_end_life(struct reef_broker *broker, uint32_t id,
 			 const char *why);
+/* The same for a node that keeps its memory, by the record of its next life: no
+ * state is without it. */
+int broker_node_renew(struct reef_broker *broker, struct reef_record *life);
 /* End a node's life, and publish that. */
 int broker_node_declare_gone(struct reef_broker *broker, uint32_t id,
 			     const char *why);
@@ -136,6 +139,7 @@ struct broker_care {
 	uint32_t last;	   /* extent that could not be copied */
 	bool is_told;	   /* why that is so */
 	bool is_failing;   /* when it was looked at last */
+	bool is_passing;   /* what is FAILING is being opened just now */
 	uint64_t since_ns; /* when this began */
 	uint64_t due_ns, pause_ns;
 	struct broker_care *next;
@@ -143,6 +147,10 @@ struct broker_care {
 /* Have a space looked after: what is FAILING in it, and what has fewer copies
  * than are wanted. Never waits. */
 void broker_care_for(struct reef_broker *broker, uint32_t space);
+/* True while something fails over that the session may wait for, and whose
+ * nodes are there: so that ends. */
+bool broker_is_failing_over(const struct reef_broker *broker,
+			    const struct broker_session *session);
 /* Make the next second copy of a space. 0: look again.  -ENOENT: it lacks none.
  * Else: not now. */
 int broker_recopy_next(struct reef_broker *broker, struct broker_care *care);

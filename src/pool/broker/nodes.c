@@ -23,7 +23,8 @@
  *     told of (8).
  * (5) When a node is READY it has what the state has there, and no more but
  *     what is being dropped: what nobody was ever told of is created anew; any
- *     other extent is LOST if it is missing (register.c).
+ *     other extent is LOST if it is missing (register.c). Only a twin that no
+ *     extent names yet may be missing: twins.c and recopy.c make it.
  * (6) A broker that a node calls stale serves no longer.
  * (7) A node is asked for nothing that is not durable and confirmed, but to
  *     CONFIRM.
@@ -44,7 +45,18 @@
  * (10) A node that has one of two copies is missed sooner than by its ttl:
  *     after COPIES_TTL_NS, because nothing is lost by that. It is asked to
  *     pulse as often as that needs, and judged so from then on. But one that
- *     keeps nothing, and has the only copy of something, has its whole ttl.
+ *     keeps nothing, and has the only copy of something, has its whole ttl;
+ *     and so has one as long as a node with the other copy of something is
+ *     silent, too, for two pulses: if one of them is gone and the other only
+ *     slow, to give up the slow one would be to lose both.
+ * (11) Who has asked a node something that is gone since waits no longer: that
+ *     node may be silent, and its link last until the fabric notices. So a
+ *     session that ends meanwhile is fenced as soon as the node is gone.
+ * (12) A node that keeps its memory is given up, or begins a new life, only
+ * when each node that keeps nothing and has the other copy of something was
+ *     heard after that was due: else both are gone, perhaps, and what is kept
+ *     would be given up for what is not. The other one is gone itself when its
+ *     ttl is over; if the broker needs it, that is waited for twice as long.
  *
  *   (unknown)  --ADD: journaled-->  DEAD
  *   registered  --EXTENTS*, READY--> ready
@@ -186,7 +198,8 @@ static uint32_t find_told(const struct broker_session *session, uint32_t node)
 	return low;
 }
 
-static bool was_told(const struct broker_session *session, uint32_t node)
+bool broker_session_was_told(const struct broker_session *session,
+			     uint32_t node)
 {
 	uint32_t at = find_told(session, node);
 
@@ -199,7 +212,7 @@ void broker_session_note_told(struct broker_session *session, uint32_t node)
 	uint32_t room = session->told_room ? 2 * session->told_room : 8, *grown;
 	uint32_t at = find_told(session, node);
 
-	if (was_told(session, node))
+	if (broker_session_was_told(session, node))
 		return;
 	if (REEF_MUTATED(BROKER_FENCE_LAST))
 		session->told_count = at = 0;
@@ -271,7 +284,8 @@ int broker_nodes_fence(struct reef_broker *broker, uint32_t session)
 		return -ENOMEM;
 	for (i = 0; i < count; i++) {
 		if (reef_node_is_gone(nodes[i].state) ||
-		    !(was_told(ended, nodes[i].id) || is_for_all))
+		    !(broker_session_was_told(ended, nodes[i].id) ||
+		      is_for_all))
 			continue;
 		fences[left++] = (struct fence){
 			.broker = broker,
@@ -368,6 +382,8 @@ static void destroy_node(struct reef_broker *broker, struct broker_node *node)
 {
 	struct broker_node **at = &broker->nodes;
 
+	if (node->peer && !REEF_MUTATED(BROKER_CALLS_KEPT)) /* (11) */
+		reef_peer_abandon(node->peer);
 	broker_node_unlink(node);
 	while (*at != node)
 		at = &(*at)->next;
@@ -468,16 +484,11 @@ static void drop_copies(struct reef_broker *broker, uint32_t id,
 					  extents[i].label, extents[i].size);
 }
 
-/* End a node's life: it is DEAD or AWAY from now on. */
-static int end_life(struct reef_broker *broker, uint32_t id, uint8_t next,
-		    const char *why)
+/* End a node's life by that record. lost: what it lent is gone. */
+static int end_life_by(struct reef_broker *broker, struct reef_record *record,
+		       bool lost, const char *why)
 {
-	struct reef_record record = {
-		.type = REEF_RECORD_NODE_STATE,
-		.id = id,
-		.state = next,
-	};
-	struct reef_state_summary summary;
+	const uint32_t id = record->id;
 	struct reef_state_extent *extents;
 	struct broker_given_up *copies;
 	size_t count, copies_count, i;
@@ -490,9 +501,7 @@ static int end_life(struct reef_broker *broker, uint32_t id, uint8_t next,
 		free(extents);
 		return rc;
 	}
-	reef_state_summary(broker->state, &summary);
-	record.value = summary.pool_epoch + 1;
-	rc = broker_commit(broker, &record, NULL, NULL);
+	rc = broker_commit(broker, record, NULL, NULL);
 	if (rc == 0) {
 		/* From here on a session may become FENCED without this node:
 		 * who then asks about a space is told that it changed. The
@@ -502,9 +511,9 @@ static int end_life(struct reef_broker *broker, uint32_t id, uint8_t next,
 			broker_copy_given_up(broker, &copies[i]);
 		broker_node_forget(broker, id);
 		broker_event(broker, "node %u is %s: %s", id,
-			     next == REEF_NODE_DEAD ? "dead" : "away", why);
+			     lost ? "dead" : "away", why);
 	}
-	if (rc == 0 && next == REEF_NODE_DEAD) {
+	if (rc == 0 && lost) {
 		drop_copies(broker, id, extents, count);
 		each_space(broker, extents, count, broker_recovery_retry);
 	}
@@ -514,6 +523,22 @@ static int end_life(struct reef_broker *broker, uint32_t id, uint8_t next,
 	free(copies);
 	broker_wake(broker);
 	return rc;
+}
+
+/* It is DEAD or AWAY from now on. */
+static int end_life(struct reef_broker *broker, uint32_t id, uint8_t next,
+		    const char *why)
+{
+	struct reef_record record = {
+		.type = REEF_RECORD_NODE_STATE,
+		.id = id,
+		.state = next,
+	};
+	struct reef_state_summary summary;
+
+	reef_state_summary(broker->state, &summary);
+	record.value = summary.pool_epoch + 1;
+	return end_life_by(broker, &record, next == REEF_NODE_DEAD, why);
 }
 
 int broker_node_bury(struct reef_broker *broker, uint32_t id, const char *why)
@@ -529,6 +554,11 @@ int broker_node_end_life(struct reef_broker *broker, uint32_t id,
 
 	return end_life(broker, id, waits ? REEF_NODE_AWAY : REEF_NODE_DEAD,
 			why);
+}
+
+int broker_node_renew(struct reef_broker *broker, struct reef_record *life)
+{
+	return end_life_by(broker, life, false, "it began a new life");
 }
 
 int broker_node_declare_gone(struct reef_broker *broker, uint32_t id,
@@ -568,15 +598,48 @@ static bool has_twins(const struct reef_broker *broker)
 	return summary.twins != 0;
 }
 
+/* True if a space is to have copies. Whether it has them does not matter: nodes
+ * that learnt only with the first of them to pulse often would not be missed
+ * soon for another two pulses of before. */
+static bool wants_copies(const struct reef_broker *broker)
+{
+	const struct reef_state_space *spaces;
+	size_t count, i;
+
+	spaces = reef_state_spaces(broker->state, &count);
+	for (i = 0; i < count; i++)
+		if (spaces[i].copies > 1)
+			return true;
+	return false;
+}
+
 uint64_t broker_pulse_period(const struct reef_broker *broker)
 {
-	return (has_twins(broker) ? copies_ttl(broker)
-				  : broker_node_ttl(broker)) /
+	return (wants_copies(broker) ? copies_ttl(broker)
+				     : broker_node_ttl(broker)) /
 	       4;
 }
 
+/* True if a node was not heard lately: perhaps it is gone. */
+static bool is_doubtful(const struct reef_broker *broker,
+			const struct broker_node *node, uint64_t now_ns)
+{
+	return !node || (node->heard_ns + copies_ttl(broker) / 2 <= now_ns &&
+			 !REEF_MUTATED(BROKER_HASTY_MISS));
+}
+
+/* The node that has the other copy of an extent. */
+static struct broker_node *find_other_node(
+	struct reef_broker *broker, const struct reef_state_extent *extent)
+{
+	const struct reef_state_extent *other =
+		reef_state_extent(broker->state, extent->twin);
+
+	return other ? broker_node_find(broker, other->node) : NULL;
+}
+
 /* Note which nodes (10) is about. */
-static void note_copies(struct reef_broker *broker)
+static void note_copies(struct reef_broker *broker, uint64_t now_ns)
 {
 	const struct reef_state_extent *extents;
 	const struct reef_state_node *state;
@@ -596,11 +659,15 @@ static void note_copies(struct reef_broker *broker)
 			node->fails_soon = true;
 	}
 	for (i = 0; i < count; i++) {
-		if (!extents[i].node || extents[i].twin)
-			continue;
 		node = broker_node_find(broker, extents[i].node);
 		state = reef_state_node(broker->state, extents[i].node);
-		if (node && state && !state->keeps)
+		if (!node || !state)
+			continue;
+		if (extents[i].twin
+			    ? is_doubtful(broker,
+					  find_other_node(broker, &extents[i]),
+					  now_ns)
+			    : !state->keeps)
 			node->fails_soon = false;
 	}
 }
@@ -613,18 +680,47 @@ static uint64_t silence_of(const struct reef_broker *broker,
 						      : broker_node_ttl(broker);
 }
 
+bool broker_may_give_up(struct reef_broker *broker, uint32_t id,
+			uint64_t due_ns)
+{
+	const struct reef_state_node *state =
+		reef_state_node(broker->state, id);
+	const uint64_t patience_ns = 2 * broker_node_ttl(broker);
+	const struct reef_state_extent *extents;
+	const struct broker_node *other;
+	size_t count, i;
+
+	if (!state || !state->keeps || REEF_MUTATED(BROKER_KEPT_FIRST))
+		return true;
+	extents = reef_state_extents(broker->state, &count);
+	for (i = 0; i < count; i++) {
+		other = extents[i].node == id && extents[i].twin
+				? find_other_node(broker, &extents[i])
+				: NULL;
+		state = other ? reef_state_node(broker->state, other->id)
+			      : NULL;
+		if (state && !state->keeps && other->heard_ns <= due_ns &&
+		    reef_now_ns() < other->heard_ns + patience_ns)
+			return false;
+	}
+	return true;
+}
+
 /* The first node that was not heard for its ttl, in which the broker was sure;
  * 0: none. */
 static uint32_t find_silent_node(struct reef_broker *broker, uint64_t now_ns)
 {
 	struct broker_node *node;
+	uint64_t due_ns;
 
-	for (node = broker->nodes; node; node = node->next)
+	for (node = broker->nodes; node; node = node->next) {
+		due_ns = node->heard_ns + silence_of(broker, node);
 		if (broker->sure &&
 		    broker->sure_ns + silence_of(broker, node) <= now_ns &&
-		    node->heard_ns + silence_of(broker, node) <= now_ns &&
-		    !broker_is_needed(broker, node->id))
+		    due_ns <= now_ns && !broker_is_needed(broker, node->id) &&
+		    broker_may_give_up(broker, node->id, due_ns))
 			return node->id;
+	}
 	return 0;
 }
 
@@ -653,7 +749,7 @@ static void bury_silent_nodes(struct reef_broker *broker, uint32_t number)
 		for (i = 0; i < YIELDS; i++)
 			reef_fiber_yield();
 		note_heard_nodes(broker, now_ns);
-		note_copies(broker);
+		note_copies(broker, now_ns);
 		while (!broker->stopping &&
 		       (id = find_silent_node(broker, now_ns)) != 0)
 			if (broker_confirm_now(broker) ||

@@ -60,9 +60,10 @@ static uint32_t find_next(struct reef_broker *broker, uint32_t space,
 	return 0;
 }
 
-/* True if the extent is the one that the copy was begun of, and closed. */
+/* True if the extent is the one that the copy was begun of, and closed since
+ * then. */
 static bool is_still_closed(struct reef_broker *broker,
-			    const struct reef_state_extent *was)
+			    const struct reef_state_extent *was, uint64_t mark)
 {
 	const struct reef_state_extent *extent =
 		reef_state_extent(broker->state, was->number);
@@ -71,13 +72,13 @@ static bool is_still_closed(struct reef_broker *broker,
 
 	return extent && extent->state == REEF_EXTENT_LIVE && !extent->twin &&
 	       extent->node == was->node && extent->copy == was->copy && told &&
-	       told->rekeying &&
+	       told->rekeying == mark &&
 	       (told->closed || REEF_MUTATED(BROKER_COPY_OPEN));
 }
 
 /* (1); keys: by which nodes read it. */
 static int close_extent(struct reef_broker *broker,
-			const struct reef_state_extent *was,
+			const struct reef_state_extent *was, uint64_t mark,
 			struct reef_extent_keys *keys)
 {
 	struct reef_body body = {.ask.extent_close.extent = was->label};
@@ -87,7 +88,7 @@ static int close_extent(struct reef_broker *broker,
 	uint32_t tries;
 	int rc = -EAGAIN;
 
-	told->rekeying = true;
+	told->rekeying = mark;
 	if (REEF_MUTATED(BROKER_COPY_OPEN)) {
 		*keys = told->keys;
 		return 0;
@@ -104,7 +105,7 @@ static int close_extent(struct reef_broker *broker,
 		return rc;
 	*keys = answer.body.reply.extent;
 	reef_answer_free(&answer);
-	return is_still_closed(broker, was) ? 0 : -EAGAIN;
+	return is_still_closed(broker, was, mark) ? 0 : -EAGAIN;
 }
 
 /* Copy a closed extent to its twin's node. */
@@ -137,7 +138,8 @@ static int fill_twin(struct reef_broker *broker,
 }
 
 static int pair_up(struct reef_broker *broker,
-		   const struct reef_state_extent *was, uint32_t twin)
+		   const struct reef_state_extent *was, uint64_t mark,
+		   uint32_t twin)
 {
 	const struct reef_state_extent *extent =
 		reef_state_extent(broker->state, was->number);
@@ -147,7 +149,7 @@ static int pair_up(struct reef_broker *broker,
 		.value = twin,
 	};
 
-	if (!is_still_closed(broker, was) ||
+	if (!is_still_closed(broker, was, mark) ||
 	    !reef_state_extent(broker->state, twin))
 		return -EAGAIN;
 	record.era = extent->epoch + 1;
@@ -156,18 +158,18 @@ static int pair_up(struct reef_broker *broker,
 
 /* Let clients in again, if nobody else has done anything to it since. */
 static void open_extent(struct reef_broker *broker,
-			const struct reef_state_extent *was)
+			const struct reef_state_extent *was, uint64_t mark)
 {
 	const struct reef_state_extent *extent =
 		reef_state_extent(broker->state, was->number);
 	struct broker_extent *told = broker_extent_find(broker, was->number);
 
-	if (extent && told && told->rekeying && told->closed &&
+	if (extent && told && told->rekeying == mark && told->closed &&
 	    extent->state == REEF_EXTENT_LIVE && extent->copy == was->copy)
 		(void)broker_extent_reopen_once(broker, was->number);
 	told = broker_extent_find(broker, was->number);
-	if (told && told->node == was->node)
-		told->rekeying = false;
+	if (told && told->rekeying == mark)
+		told->rekeying = 0;
 	/* What its node could not open at once is opened by move.c. */
 	broker_moves_resume(broker);
 }
@@ -177,6 +179,7 @@ static int recopy(struct reef_broker *broker, uint32_t number)
 {
 	const struct reef_state_extent *extent;
 	struct reef_extent_keys keys;
+	uint64_t mark = broker_close_number(broker);
 	struct reef_state_extent was;
 	uint32_t twin, node = 0;
 	int rc = broker_twin_place(broker, number, NULL, &twin);
@@ -189,18 +192,18 @@ static int recopy(struct reef_broker *broker, uint32_t number)
 		return -EAGAIN;
 	}
 	was = *extent;
-	rc = close_extent(broker, &was, &keys);
+	rc = close_extent(broker, &was, mark, &keys);
 	if (rc == 0)
 		rc = fill_twin(broker, &was, twin, &keys);
 	if (rc == 0)
-		rc = pair_up(broker, &was, twin);
+		rc = pair_up(broker, &was, mark, twin);
 	if (rc == 0)
 		node = reef_state_extent(broker->state, twin)
 			       ? reef_state_extent(broker->state, twin)->node
 			       : 0;
 	else if (rc != -ECANCELED && rc != -REEF_EHOSTDEAD)
 		(void)broker_extent_discard(broker, twin, NULL);
-	open_extent(broker, &was);
+	open_extent(broker, &was, mark);
 	if (rc == 0)
 		broker_event(broker,
 			     "extent %u of space %u has a second copy again, "

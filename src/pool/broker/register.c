@@ -27,6 +27,7 @@
 
 /* Session rows in an answer beyond this are told by FENCE instead. */
 #define ROW_ROOM 64
+#define DROPS_MAX 4096u /* of what a node told, at a time */
 
 static struct broker_node *node_of_link(const struct reef_request *request)
 {
@@ -111,12 +112,22 @@ int reef_broker_node_key(struct reef_broker *broker, const char *name,
 
 /* --- REGISTER --- */
 
+/* True if that life goes on as the witness that the one before was (confirm.c,
+ * 9). */
+static bool is_same_witness(const struct reef_state_node *node,
+			    const struct reef_ask_node_register *ask)
+{
+	return node->keeps && node->state != REEF_NODE_DRAINED &&
+	       ((ask->remembers == 1 && ask->confirmed_start) ||
+		REEF_MUTATED(BROKER_FORGETFUL));
+}
+
 /* Note a new life. One that keeps more than it wants to lend now has that much
  * room, and gets nothing new. */
 static int note_life(struct reef_broker *broker, uint32_t id,
 		     const struct reef_ask_node_register *ask)
 {
-	uint64_t used = reef_state_node(broker->state, id)->used;
+	const struct reef_state_node *node = reef_state_node(broker->state, id);
 	struct reef_record record = {
 		.type = REEF_RECORD_NODE_RETURN,
 		.id = id,
@@ -125,8 +136,10 @@ static int note_life(struct reef_broker *broker, uint32_t id,
 		.addresses = ask->addresses,
 	};
 
-	if (record.size < used)
-		record.size = used;
+	if (!reef_node_is_gone(node->state))
+		return broker_node_renew(broker, &record);
+	if (record.size < node->used)
+		record.size = node->used;
 	return broker_commit(broker, &record, NULL, NULL);
 }
 
@@ -172,6 +185,9 @@ static int admit_one_step(struct reef_broker *broker,
 		if (node->incarnation == ask->incarnation)
 			return broker->chosen ? -ESTALE : -REEF_EINDOUBT;
 		rc = note_life(broker, number, ask);
+	} else if (node->incarnation != ask->incarnation &&
+		   is_same_witness(node, ask)) {
+		rc = note_life(broker, number, ask);
 	} else if (node->incarnation != ask->incarnation) {
 		rc = broker_node_end_life(broker, number,
 					  "it began a new life");
@@ -189,18 +205,23 @@ static int admit_one_step(struct reef_broker *broker,
 static int bind_link(struct reef_broker *broker,
 		     const struct reef_request *request, uint32_t id)
 {
+	const struct reef_state_node *state =
+		reef_state_node(broker->state, id);
 	struct broker_node *node = broker_node_find(broker, id);
 	struct broker_node *before = node_of_link(request);
 	uint32_t i;
 
-	/* Journaling took time, and the link may be gone. */
+	/* Journaling took time: the link may be gone; the node was removed; or
+	 * it was silent for so long that this life is over (nodes.c, 3). */
 	if (!broker_member_of(request->peer))
 		return -REEF_ENOLINK;
-	if (!reef_state_node(broker->state, id)) /* it was removed */
+	if (!state)
 		return -REEF_EAUTH;
+	if (reef_node_is_gone(state->state) ||
+	    state->incarnation != request->body.ask.node_register.incarnation)
+		return broker->chosen ? -ESTALE : -REEF_EINDOUBT;
 	if (!node)
-		node = broker_node_add(broker,
-				       reef_state_node(broker->state, id));
+		node = broker_node_add(broker, state);
 	if (!node)
 		return -ENOMEM;
 	if (before)
@@ -261,10 +282,20 @@ static int await_admission(struct reef_broker *broker, uint32_t number,
 {
 	const struct reef_state_node *node =
 		reef_state_node(broker->state, number);
+	const uint64_t asked_ns = reef_now_ns();
 
 	if (!node || (!reef_node_is_gone(node->state) &&
 		      node->incarnation == ask->incarnation))
 		return 0;
+	/* nodes.c (12) */
+	while (!reef_node_is_gone(node->state) &&
+	       !broker_may_give_up(broker, number, asked_ns)) {
+		if (broker_sleep(broker, broker_pulse_period(broker) / 4))
+			return -ECANCELED;
+		node = reef_state_node(broker->state, number);
+		if (!node)
+			return 0;
+	}
 	return broker_council_await(broker, number);
 }
 
@@ -352,7 +383,10 @@ static int take_extent(struct reef_broker *broker, uint32_t node,
 		extent = NULL;
 	}
 	if (!extent) {
-		broker_drop_later(broker, node, row->number, row->size);
+		/* A node can say that it has anything. What is more than that
+		 * is dropped when it has come the next time. */
+		if (broker_node_find(broker, node)->drops_count < DROPS_MAX)
+			broker_drop_later(broker, node, row->number, row->size);
 		return 0;
 	}
 	rc = broker_extent_note_made(broker, number);
@@ -438,6 +472,11 @@ static int reconcile_extent(struct reef_broker *broker, uint32_t number)
 	if (extent->made && !REEF_MUTATED(BROKER_ZEROS))
 		return broker_extent_lose(broker, number,
 					  "its node has it no more");
+	/* A twin that no extent names yet is filled by who wants it, and not
+	 * made here: all zeros, it would be taken for a copy. */
+	if (extent->is_twin && !extent->twin &&
+	    !REEF_MUTATED(BROKER_TWIN_ZEROS))
+		return 0;
 	rc = broker_extent_create(broker, number);
 	if (rc == -ENOSPC || rc == -ENOMEM)
 		rc = remove_unmade_extent(broker, number);

@@ -44,7 +44,7 @@ struct rekey_waiter {
 struct rekey_item {
 	uint32_t number, epoch; /* when the round began */
 	uint64_t copy;
-	bool is_begun;	/* it is marked as rekeying */
+	uint64_t mark;	/* it is marked so as rekeying; 0: not yet */
 	bool is_closed; /* by its node, for nobody holds it */
 };
 
@@ -86,8 +86,9 @@ static int close_extent(struct reef_broker *broker, struct rekey_item *item,
 	};
 	int rc;
 
-	item->is_begun = true;
-	broker_extent_find(broker, item->number)->rekeying = true;
+	if (!item->mark)
+		item->mark = broker_close_number(broker);
+	broker_extent_find(broker, item->number)->rekeying = item->mark;
 	broker_extent_set_closed(broker, item->number);
 	rc = broker_node_call(broker, node, REEF_POOL_EXTENT_CLOSE, &body,
 			      NULL);
@@ -120,9 +121,11 @@ static int rekey_extent(struct reef_broker *broker, struct rekey_item *item)
 		return 0;
 	if (extent->state == REEF_EXTENT_FAILING || extent->copy != item->copy)
 		return restart_item(item, extent);
-	if (!item->is_begun && is_away(broker, extent))
+	if (item->mark && told && told->rekeying != item->mark)
+		return restart_item(item, extent); /* somebody else has it */
+	if (!item->mark && is_away(broker, extent))
 		return -EAGAIN;
-	if (!item->is_begun && extent->epoch != item->epoch &&
+	if (!item->mark && extent->epoch != item->epoch &&
 	    extent->copy == item->copy && !extent->twin)
 		return 0; /* it has moved */
 	if (!told ||
@@ -131,11 +134,14 @@ static int rekey_extent(struct reef_broker *broker, struct rekey_item *item)
 	if (!item->is_closed)
 		rc = close_extent(broker, item, extent->node, extent->label);
 	extent = reef_state_extent(broker->state, item->number);
+	told = broker_extent_find(broker, item->number);
+	if (rc == 0 && told && told->rekeying != item->mark)
+		return -EAGAIN;
 	if (rc == 0 && extent && extent->state == REEF_EXTENT_LIVE)
 		rc = broker_extent_reopen_once(broker, item->number);
 	told = broker_extent_find(broker, item->number);
-	if (rc == 0 && told)
-		told->rekeying = false;
+	if (rc == 0 && told && told->rekeying == item->mark)
+		told->rekeying = 0;
 	return rc;
 }
 

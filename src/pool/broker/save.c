@@ -14,8 +14,11 @@
  * (3) Names and the list of extents stay what they are meanwhile. Who would
  *     change them is told that it is in doubt, and asks again (is_saving).
  * (4) A save holds everybody up, so it ends by itself: when its session ends,
- *     or has not asked for half a lease; and if the extents are not all closed
- *     after a lease. A holder that stands still is not waited for any longer.
+ *     or has not asked for half a lease; if the extents are not all closed
+ *     after a lease: a holder that stands still is not waited for any longer;
+ *     and if they are closed for a lease and as long as a copy by SAVE_BYTES a
+ *     second takes, whatever its session says. So no drain waits for a tenant
+ *     without a bound.
  * (5) At most one save of a space, and one of a session, is under way. The
  *     session that saves is not asked to recover anything there.
  *
@@ -32,14 +35,19 @@
 #include <string.h>
 
 #define LOOK_NS_MIN UINT64_C(2000000000)
+#define SECOND_NS UINT64_C(1000000000)
+#define SAVE_BYTES UINT64_C(10000000) /* a second; who is slower is stuck */
 
 struct broker_save {
 	uint32_t space, session;
 	uint64_t number;
+	uint64_t mark; /* broker_extent.rekeying of what it has closed */
 	enum reef_save_state state;
 	bool ended;	    /* by END, or because of an error */
 	int error;	    /* why; 0: END */
 	uint64_t looked_ns; /* when its session asked last */
+	uint64_t bytes;	    /* of the extents */
+	uint64_t until_ns;  /* CLOSED: then it ends */
 	uint32_t *extents, count;
 	struct broker_save *next;
 };
@@ -93,8 +101,9 @@ static bool is_marked(struct reef_broker *broker,
 {
 	const struct broker_extent *told = broker_extent_find(broker, number);
 
-	return told && told->closed && told->saver == save->session &&
-	       told->save == save->number;
+	return REEF_MUTATED(BROKER_MIXED_IMAGE) ||
+	       (told && told->closed && told->saver == save->session &&
+		told->save == save->number);
 }
 
 /* 0, or why the save cannot go on. */
@@ -111,7 +120,9 @@ static int check_save(struct reef_broker *broker,
 	if (!reef_state_space(broker->state, save->space))
 		return -ENOENT;
 	if (!session || session->ending ||
-	    reef_now_ns() - save->looked_ns > lease_ns(broker) / 2)
+	    reef_now_ns() - save->looked_ns > lease_ns(broker) / 2 ||
+	    (save->state == REEF_SAVE_CLOSED &&
+	     reef_now_ns() >= save->until_ns))
 		return -ETIMEDOUT;
 	return 0;
 }
@@ -138,7 +149,7 @@ static int note_closed(struct reef_broker *broker,
 {
 	struct broker_extent *told = broker_extent_find(broker, number);
 
-	if (!told || !told->closed || !told->rekeying)
+	if (!told || !told->closed || told->rekeying != save->mark)
 		return -ESTALE;
 	told->saver = save->session;
 	told->save = save->number;
@@ -159,7 +170,7 @@ static int close_extent(struct reef_broker *broker, struct broker_save *save,
 	int rc, slept = 0;
 
 	/* Others who close and open extents leave this one alone. */
-	told->rekeying = true;
+	told->rekeying = save->mark;
 	broker_extent_set_closed(broker, number);
 	for (;;) { /* -ETIMEDOUT: a holder does not let go yet */
 		rc = broker_node_call(broker, node, REEF_POOL_EXTENT_CLOSE,
@@ -192,6 +203,9 @@ static int close_when_free(struct reef_broker *broker, struct broker_save *save,
 			return rc;
 		if (!extent || reef_extent_is_lost(extent->state))
 			return -REEF_ELOST;
+		if (is_free_to_close(broker, extent) &&
+		    REEF_MUTATED(BROKER_MIXED_IMAGE))
+			return 0;
 		if (is_free_to_close(broker, extent))
 			return close_extent(broker, save, extent, until_ns);
 		if (reef_now_ns() >= until_ns)
@@ -225,17 +239,15 @@ static void open_extents(struct reef_broker *broker, struct broker_save *save)
 	for (i = 0; i < save->count; i++) {
 		extent = reef_state_extent(broker->state, save->extents[i]);
 		told = broker_extent_find(broker, save->extents[i]);
-		if (!told)
-			continue;
+		if (!told || told->rekeying != save->mark)
+			continue; /* somebody else's */
 		told->saver = 0;
 		told->save = 0;
-		if (!told->rekeying || !told->closed)
-			continue;
-		if (extent && extent->state == REEF_EXTENT_LIVE)
+		if (told->closed && extent && extent->state == REEF_EXTENT_LIVE)
 			broker_extent_reopen_once(broker, save->extents[i]);
 		told = broker_extent_find(broker, save->extents[i]);
-		if (told)
-			told->rekeying = false;
+		if (told && told->rekeying == save->mark)
+			told->rekeying = 0;
 	}
 	/* What a node could not open at once is opened by move.c. */
 	broker_moves_resume(broker);
@@ -250,6 +262,8 @@ static void run_save(struct reef_broker *broker, uint32_t space)
 
 	if (rc == 0) {
 		save->state = REEF_SAVE_CLOSED;
+		save->until_ns = reef_now_ns() + lease_ns(broker) +
+				 save->bytes / SAVE_BYTES * SECOND_NS;
 		broker_notice_space(broker, space);
 	}
 	while (rc == 0) {
@@ -286,6 +300,7 @@ static int list_extents(struct reef_broker *broker, struct broker_save *save)
 		if (reef_extent_is_lost(extent->state))
 			return -REEF_ELOST;
 		save->extents[save->count++] = extent->number;
+		save->bytes += extent->size;
 	}
 	return 0;
 }
@@ -301,6 +316,7 @@ static int begin_save(struct reef_broker *broker, uint32_t space,
 	save->space = space;
 	save->session = session;
 	save->number = reef_random_next(&broker->random) | 1;
+	save->mark = broker_close_number(broker);
 	save->state = REEF_SAVE_CLOSING;
 	save->looked_ns = reef_now_ns();
 	save->next = broker->saves;
@@ -323,18 +339,15 @@ static int end_save(struct reef_broker *broker, struct broker_save *save)
 
 	if (save->ended)
 		return save->error ? -ESTALE : 0;
-	if (save->state != REEF_SAVE_CLOSED) { /* it changed its mind */
-		save->ended = true;
-		save->error = -ECANCELED;
-		broker_wake(broker);
-		return -ESTALE;
-	}
-	for (i = 0; i < save->count; i++)
+	if (save->state != REEF_SAVE_CLOSED)
+		save->error = -ECANCELED; /* it changed its mind */
+	for (i = 0; !save->error && i < save->count; i++)
 		if (!is_marked(broker, save, save->extents[i]))
-			return -ESTALE;
+			save->error = -ESTALE;
+	/* Whether it is an image or not, nobody waits any longer. */
 	save->ended = true;
 	broker_wake(broker);
-	return 0;
+	return save->error ? -ESTALE : 0;
 }
 
 /* --- requests --- */

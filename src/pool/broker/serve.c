@@ -476,8 +476,9 @@ static int open_doors(struct reef_broker *broker)
 		rc = broker_confirm_start(broker);
 	if (rc == 0)
 		rc = broker_lease_start(broker);
+	if (rc == 0)
+		rc = broker_sessions_end_dead(broker);
 	if (rc == 0) {
-		broker_sessions_end_dead(broker);
 		broker_users_end_outdated(broker);
 		rc = reef_rpc_listen(broker->rpc, broker->options.listen,
 				     broker->addresses,

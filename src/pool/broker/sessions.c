@@ -8,7 +8,8 @@
  *
  * Where a control link tells its process (shm), that is journaled. A broker
  * that starts finds sessions whose processes ended while there was none: those
- * end at once, the others have their lease to come back. */
+ * end at once, the others have their lease to come back, and end before if
+ * their processes do: whoever dies with its broker may still be about to. */
 #include "pool/broker/internal.h"
 
 #include "base/log.h"
@@ -24,6 +25,10 @@
 #define SLOT_WAIT_NS UINT64_C(3000000000)
 #define SLOT_PAUSE_NS UINT64_C(10000000)
 #define FORGIVE_LEASES 16u
+/* How often processes of sessions from before are looked at: often at first,
+ * because who dies with its broker may do so a moment later. */
+#define DEAD_PAUSE_NS UINT64_C(10000000)
+#define DEAD_PAUSE_MAX_NS UINT64_C(1000000000)
 
 struct broker_session *broker_session_find(struct reef_broker *broker,
 					   uint32_t id)
@@ -511,17 +516,40 @@ int broker_sessions_open(struct reef_broker *broker)
 	return 0;
 }
 
-void broker_sessions_end_dead(struct reef_broker *broker)
+/* End the sessions whose processes have ended. True if there are others of
+ * before, which have not come back and whose processes are known. */
+static bool end_dead(struct reef_broker *broker)
 {
 	struct broker_session *session = broker->sessions;
 	const struct reef_state_session *known;
+	bool others = false;
 
 	for (; session; session = session->next) {
+		if (session->ending || session->peer)
+			continue;
 		known = reef_state_session(broker->state, session->id);
-		if (!session->ending && reef_process_has_ended(&known->process))
+		if (reef_process_has_ended(&known->process))
 			(void)broker_session_end(broker, session,
 						 "process ended");
+		else if (session->is_from_before && known->process.pid)
+			others = true;
 	}
+	return others;
+}
+
+static void end_dead_later(struct reef_broker *broker, uint32_t ignored)
+{
+	uint64_t pause_ns = DEAD_PAUSE_NS;
+
+	(void)ignored;
+	while (!broker_sleep(broker, pause_ns) && end_dead(broker))
+		if (pause_ns < DEAD_PAUSE_MAX_NS)
+			pause_ns *= 2;
+}
+
+int broker_sessions_end_dead(struct reef_broker *broker)
+{
+	return end_dead(broker) ? broker_spawn(broker, end_dead_later, 0) : 0;
 }
 
 void broker_sessions_close(struct reef_broker *broker)

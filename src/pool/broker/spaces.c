@@ -19,7 +19,12 @@
  *     ordinal after the last. The version tells whether the pages are of one
  *     moment. Each page has the rows of the nodes that its extents need. Who
  *     asks with a version is told what changed since (changes.c), if that
- *     fits one answer; else all pages, which say WHOLE. */
+ *     fits one answer; else all pages, which say WHOLE.
+ * (7) Whoever asks what changed is told which nodes are gone, of those that it
+ *     was told of, whether or not its extents are still there: what has a copy
+ *     goes on elsewhere, and a session that has something under way there must
+ *     not wait until it notices the silence by itself. Nothing else tells a
+ *     node that is gone from one that has no memory of a session any more. */
 #include "pool/broker/lending.h"
 
 #include "base/mutant.h"
@@ -99,7 +104,7 @@ struct rows {
 	struct reef_broker *broker;
 	struct broker_session *session;
 	uint32_t seen[SEEN_MAX]; /* nodes that have a row, by number */
-	size_t max;
+	size_t from, max;	 /* where rows of extents begin, and may end */
 	struct reef_cursor_out *room;
 };
 
@@ -113,6 +118,23 @@ static struct rows rows_of(struct reef_broker *broker,
 		.max = broker_rows_max(broker, request),
 		.room = room,
 	};
+}
+
+/* Encode rows of the nodes that are gone, of those that the session was told
+ * of: (7). They may have half of an answer. */
+static void encode_gone(struct rows *rows)
+{
+	const struct reef_state_node *nodes;
+	size_t count, i;
+
+	nodes = reef_state_nodes(rows->broker->state, &count);
+	for (i = 0; i < count && rows->room->size < rows->max / 2; i++)
+		if (reef_node_is_gone(nodes[i].state) &&
+		    broker_session_was_told(rows->session, nodes[i].id) &&
+		    !REEF_MUTATED(BROKER_GONE_UNTOLD))
+			broker_node_row(rows->broker, rows->session, &nodes[i],
+					rows->room);
+	rows->from = rows->room->size;
 }
 
 /* Encode an extent's row, and that of its node if it is not there yet; of one
@@ -178,7 +200,7 @@ static bool encode_changes(struct rows *rows, uint32_t space, uint64_t version)
 			reef_row_encode(&removed, rows->room);
 	}
 	if (i < count) {
-		rows->room->size = 0;
+		rows->room->size = rows->from;
 		memset(rows->seen, 0, sizeof(rows->seen));
 	}
 	return i == count;
@@ -202,8 +224,11 @@ BROKER_REQUEST(broker_space_extents)
 		from = 0;
 	rows = rows_of(broker, request, room);
 	reply->version = broker_space_version(broker, id);
+	if (from == 0)
+		encode_gone(&rows);
 	if (from == 0 && version == reply->version) {
 		reply->flags = REEF_POOL_UNCHANGED;
+		broker_rows_finish(answer, room);
 		return 0;
 	}
 	if (from || !encode_changes(&rows, id, version)) {
@@ -274,7 +299,8 @@ static int create_space(struct reef_broker *broker,
 		record.keeping = REEF_KEEPING_KEPT;
 	if (record.kind == REEF_SPACE_SCRATCH)
 		record.session = session->id;
-	if (record.state && count_nodes(broker) < record.value)
+	if (record.value <= REEF_COPIES_MAX && record.state &&
+	    count_nodes(broker) < record.value)
 		return -ENOSPC;
 	reef_state_summary(broker->state, &summary);
 	record.id = *id = summary.next_space;
@@ -371,6 +397,8 @@ BROKER_REQUEST(broker_space_close)
 		return -REEF_EFENCED;
 	record.session = session->id;
 	broker_ungrant(session, id);
+	if (broker->awaited) /* perhaps for that */
+		broker_wake(broker);
 	/* In a space without memory the session has left nothing behind. */
 	if (space && space->extents == 0)
 		rc = broker_commit(broker, &record, NULL, NULL);

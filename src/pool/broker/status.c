@@ -176,6 +176,7 @@ void broker_node_row(struct reef_broker *broker,
 	if (live) {
 		row.node.domain = live->domain;
 		row.node.silent_ns = reef_now_ns() - live->heard_ns;
+		row.node.is_away = !live->peer;
 		row.node.machine_free = live->machine_free;
 	}
 	if (session)

@@ -258,9 +258,11 @@ static int start_thread(struct reef_client *client)
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
+	client->threaded = true; /* before the thread, which looks at it */
 	rc = -pthread_create(&client->thread, NULL, thread_main, client);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	client->threaded = !rc;
+	if (rc)
+		client->threaded = false;
 	return rc;
 }
 

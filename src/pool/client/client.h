@@ -153,6 +153,15 @@ void reef_restorer_register(int (*restore)(struct reef_space *space,
 int reef_alloc_kind(struct reef_space *space, uint8_t kind, uint64_t size,
 		    uint64_t *address);
 
+/* Take over the header of a fresh block, which waits to be written: the caller
+ * WRITEs it, to the word before the block, in front of the block's first data
+ * and where nobody can be told of the block before that WRITE took effect. So
+ * several fresh blocks cost no round trip of their own. False: none waits. And
+ * give it back, if that WRITE failed. */
+bool reef_header_take(struct reef_space *space, uint64_t address,
+		      uint64_t *header);
+void reef_header_give(struct reef_space *space, uint64_t address);
+
 /* A block of a quick kind is prepared for longer; until it is published, or
  * about to be freed (false).  -ENOMEM. */
 int reef_block_stage(struct reef_space *space, uint64_t address, bool staged);
@@ -246,5 +255,35 @@ void reef_tend(struct reef_space *space);
 
 struct reef *reef_space_handle(struct reef_space *space);
 uint32_t reef_space_id(const struct reef_space *space);
+
+/* --- do copies say the same? (compare.c) --- */
+
+/* Words of an extent, in one stretch of 64 KiB, of which the copies differ. */
+struct reef_copies_part {
+	uint32_t extent, node, twin_node; /* what is read is node's */
+	uint64_t words;
+	uint64_t first, last; /* offsets of the first and the last of them */
+};
+
+struct reef_copies_report {
+	uint32_t extents;
+	uint32_t alone;	 /* of them, those with one copy now */
+	uint32_t unread; /* those that could not be read to the end */
+	uint64_t bytes;	 /* that were compared */
+	uint64_t words;	 /* that differ */
+	uint64_t in_use; /* that changed at each look */
+};
+
+/* READ both copies of all memory of a space, and call `differs` for each part
+ * that is not the same. Words that are being changed differ for a moment: only
+ * those count that are the same, and differ, in two looks with a pause in
+ * between. A word that differs need not be damage: a client that died inside a
+ * call leaves some, which nobody can read or the next one to change them mends,
+ * and so do two that write the same bytes at once. 0, however many differ.
+ * -EACCES.  -REEF_EFENCED.  -ENOMEM. */
+int reef_space_compare(struct reef_space *space,
+		       void (*differs)(void *context,
+				       const struct reef_copies_part *part),
+		       void *context, struct reef_copies_report *report);
 
 #endif

@@ -116,8 +116,11 @@ static int start_client(struct open_pool *pool, const struct request *request)
 	};
 	const char *target = request->target;
 	uint64_t size;
+	const char *spin = choose_setting(NULL, "REEF_SPIN");
 	int rc = reef_tls_use_parse(request->tls, &mesh.fabric.tls);
 
+	if (!rc && spin && reef_duration_parse(spin, &mesh.fabric.spin_ns))
+		rc = -EINVAL;
 	if (rc)
 		return rc;
 	if (!strncmp(target, "embedded:", 9)) {
@@ -233,6 +236,7 @@ int reef_open(const char *target, const struct reef_options *options,
 		.timeout_ns = given->timeout_ns,
 		.patience_ns = given->patience_ns,
 	};
+	const char *patience = choose_setting(NULL, "REEF_PATIENCE");
 	struct open_pool *pool;
 	struct reef *reef;
 	int rc;
@@ -240,6 +244,9 @@ int reef_open(const char *target, const struct reef_options *options,
 	pthread_once(&once, handle_forks);
 	if (!request.target)
 		request.target = "local";
+	if (!request.patience_ns && patience &&
+	    reef_duration_parse(patience, &request.patience_ns))
+		return -EINVAL;
 	rc = find_or_start(&request, &pool);
 	if (rc)
 		return rc;

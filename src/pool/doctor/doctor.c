@@ -232,6 +232,7 @@ int reef_diagnosis_create(const struct reef_doctor_options *options,
 	doctor_places(&doctor);
 	doctor_holders(&doctor);
 	doctor_kept(&doctor);
+	doctor_tables(&doctor);
 	if (doctor.error) {
 		reef_diagnosis_destroy(diagnosis);
 		return doctor.error;

@@ -66,5 +66,6 @@ void doctor_rdma(struct doctor *doctor);
 void doctor_places(struct doctor *doctor);
 void doctor_holders(struct doctor *doctor);
 void doctor_kept(struct doctor *doctor);
+void doctor_tables(struct doctor *doctor);
 
 #endif

@@ -19,6 +19,8 @@
  * (6) A CREATE that a DROP has overtaken makes nothing: its broker has given
  * the extent up, and would not come back to it. Numbers are given once, so no
  *     other CREATE has that one.
+ * (7) A PULL that finds its extent made is done only if a PULL made it: what a
+ *     CREATE made is all zeros, and no copy of anything.
  *
  *   state     job                      on success     on failure
  *   MAKING    CREATE, PULL             OPEN           GONE
@@ -181,6 +183,7 @@ static int make_extent(struct reef_node *node, struct node_extent *extent,
 
 	if (!rc && source)
 		rc = node_pull(node, extent, source);
+	extent->pulled = !rc && source;
 	/* Kept before the broker hears of it (keep.h, 2). */
 	if (!rc)
 		rc = node_kept_add(node, extent);
@@ -508,7 +511,8 @@ static int look_at_making(struct reef_node *node,
 	int rc = 0;
 
 	if (extent && extent->job == NODE_IDLE) {
-		rc = check_same(extent, ask);
+		rc = pull && !extent->pulled ? -EEXIST
+					     : check_same(extent, ask);
 		return rc ? rc : copy_keys(extent, keys);
 	}
 	/* (6); but what is restored, in a later epoch than the first, has a

@@ -92,11 +92,11 @@ static int save_kept(struct reef_store *store, const struct reef_kept *kept)
 
 	if (rc)
 		return rc;
-	rc = image->ops->spend(image, kept); /* (3) */
+	rc = image->ops->has(image, &kept->head);
 	if (rc == 0)
 		rc = image->ops->save(image, kept);
 	reef_keep_image_destroy(image);
-	return rc < 0 ? rc : 0; /* 1: the image there has more */
+	return rc < 0 ? rc : 0; /* (3) */
 }
 
 int hold_save(const char *folder, const struct reef_keep_head *head,

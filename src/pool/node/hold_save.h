@@ -7,8 +7,10 @@
  *     but those of (1), its extents waited (AWAY), and whatever others did
  *     meanwhile they would also have done had the node come back to the memory
  *     itself. It is as if the node had been stopped.
- * (3) A clean image that is there, and has not all of this, stays. Somebody ran
- *     the node without its holder, and who is right is not for us to say.
+ * (3) A clean image that is there stays. If it is of this memory
+ *     (keep_both.h, 3), nothing more is to be saved. If not, somebody ran the
+ *     node without its holder, or brought an old folder back, and who is right
+ *     is not for us to say.
  *
  * Thread: the holder's. */
 #ifndef REEF_POOL_NODE_HOLD_SAVE_H

@@ -119,6 +119,16 @@ static int say_client(const struct holder *holder,
 		       : holder_send(holder->fd, &message, client->pidfd);
 }
 
+static int say_extents(struct holder *holder)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; !rc && i < holder->extents_count; i++)
+		rc = say(holder, HOLDER_ADD, &holder->extents[i].line,
+			 holder->extents[i].memory->fd);
+	return rc;
+}
+
 /* Give everything to another holder: this one is gone. It knows who may have
  * the memory mapped before it has any: (4). */
 static int replace_holder(struct holder *holder)
@@ -132,12 +142,13 @@ static int replace_holder(struct holder *holder)
 	rc = start_holder(holder);
 	if (!rc)
 		rc = say(holder, HOLDER_NOTE, NULL, -1);
+	if (!rc && REEF_MUTATED(KEEP_PIDFDS_LAST))
+		rc = say_extents(holder);
 	for (i = 0; !rc && i < holder->clients_count; i++)
 		if (!REEF_MUTATED(KEEP_PIDFDS_LOST))
 			rc = say_client(holder, &holder->clients[i]);
-	for (i = 0; !rc && i < holder->extents_count; i++)
-		rc = say(holder, HOLDER_ADD, &holder->extents[i].line,
-			 holder->extents[i].memory->fd);
+	if (!rc && !REEF_MUTATED(KEEP_PIDFDS_LAST))
+		rc = say_extents(holder);
 	if (!rc || !holder->failed)
 		reef_log(rc ? REEF_LOG_ERROR : REEF_LOG_WARNING, "node",
 			 rc ? "its holder is gone, and no other can be "
@@ -225,7 +236,8 @@ static bool is_same_head(const struct reef_keep_head *a,
 	       a->followed_start == b->followed_start &&
 	       a->confirmed_epoch == b->confirmed_epoch &&
 	       a->confirmed_start == b->confirmed_start &&
-	       a->confirmed == b->confirmed;
+	       a->confirmed == b->confirmed && a->remembers == b->remembers &&
+	       a->image == b->image;
 }
 
 static void holder_note(struct reef_keep *keep,
@@ -481,6 +493,7 @@ int reef_holder_open(const struct reef_holder_options *options,
 		     struct reef_keep **out)
 {
 	struct holder *holder;
+	int rc;
 
 	if (strlen(options->path) >= sizeof(holder->address.sun_path))
 		return -ENAMETOOLONG;
@@ -494,6 +507,11 @@ int reef_holder_open(const struct reef_holder_options *options,
 	snprintf(holder->address.sun_path, sizeof(holder->address.sun_path),
 		 "%s", options->path);
 	holder->fd = -1;
+	rc = options->only_found ? connect_holder(holder) : 0;
+	if (rc) {
+		free(holder);
+		return rc == -ECONNREFUSED ? -ENOENT : rc;
+	}
 	*out = &holder->keep;
 	return 0;
 }

@@ -38,10 +38,12 @@ struct reef_holder_options {
 	 * and that outlives this one.  0, or -errno. */
 	int (*start)(void *context, int listen_fd);
 	void *context;
+	bool only_found; /* unless one waits at the path now, there is none */
 };
 
-/* Find the holder that waits at the path, or start one. In a fiber. Caller owns
- * *out.  -ENAMETOOLONG; else as socket calls, or start. */
+/* Find the holder that waits at the path, or start one when it is needed. In a
+ * fiber. Caller owns *out.  -ENAMETOOLONG.  -ENOENT: only_found, and nobody
+ * waits there.  Else as socket calls. */
 int reef_holder_open(const struct reef_holder_options *options,
 		     struct reef_keep **out);
 /* Let go of the holder. It waits for the next node, if it has memory. NULL is

@@ -45,7 +45,8 @@ int holder_receive(int socket, struct holder_message *message, int *fd,
 		.msg_iov = &iov,
 		.msg_iovlen = 1,
 		.msg_control = control.bytes,
-		.msg_controllen = sizeof(control.bytes),
+		/* Room for one: with CMSG_SPACE a second one might come in. */
+		.msg_controllen = CMSG_LEN(sizeof(*fd)),
 	};
 	struct cmsghdr *item;
 	ssize_t got;

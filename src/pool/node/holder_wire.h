@@ -15,7 +15,7 @@
 
 #include "pool/node/keep.h"
 
-#define HOLDER_MAGIC 0x31646c68 /* "hld1" */
+#define HOLDER_MAGIC 0x32646c68 /* "hld2" */
 
 enum holder_kind {
 	HOLDER_TAKE = 1,

@@ -86,6 +86,7 @@ struct node_extent {
 	uint32_t number, space, epoch;
 	uint64_t size; /* asked for */
 	uint64_t copy; /* id */
+	bool pulled;   /* in this life: it is what its source was */
 	enum node_extent_state state;
 	struct reef_memory *memory;
 	bool exposed; /* all doors have their region */
@@ -161,6 +162,7 @@ struct reef_node {
 	 * last record that it confirmed. */
 	uint64_t followed_start;
 	uint64_t confirmed_epoch, confirmed_start, confirmed;
+	bool remembers;		 /* nothing was forgotten since then */
 	uint32_t id, registered; /* once READY; before */
 	int link;		 /* as in the status */
 	int logged;		 /* the `link` that the log says */

@@ -47,9 +47,16 @@
 struct reef_keep_head {
 	uint64_t pool; /* its id; 0: the node has never been registered */
 	uint32_t node; /* its number there */
+	/* 1: nothing was forgotten since `confirmed`. An image does not have
+	 * it: what was confirmed after it was taken, and before it was lent, is
+	 * not in it, and it may be taken again. */
+	uint32_t remembers;
 	/* As in REEF_POOL_NODE_REGISTER: what it followed and confirmed. */
 	uint64_t broker_epoch, followed_start;
 	uint64_t confirmed_epoch, confirmed_start, confirmed;
+	/* Of a holder: the image that has the same, once it is marked; 0: none
+	 * (keep_both.h, 3). Keeps' own, nothing to the node. */
+	uint64_t image;
 };
 
 /* One extent: a line of the manifest. */
@@ -98,11 +105,14 @@ struct reef_keep_ops {
 	/* Optional (8). kept: what the node has. May be repeated.  Error: it
 	 * must not be lent. */
 	int (*lend)(struct reef_keep *keep, const struct reef_kept *kept);
-	/* Optional: what another keep has is lent; is it older than this?
-	 * kept: what that has. Nothing is there: 0.  1: all of that is here,
-	 * and more; it stays as it is.  -EEXIST: so it does, and has not all of
-	 * that. -REEF_ECORRUPT; else as files' calls. */
-	int (*spend)(struct reef_keep *keep, const struct reef_kept *kept);
+	/* Optional: is what another keep has here, too? Nothing is changed.
+	 * head: that one's.  0: nothing is here.  1: what is here is all that,
+	 * of the same moment.  -EEXIST: something else is here.  Else as files'
+	 * calls. */
+	int (*has)(struct reef_keep *keep, const struct reef_keep_head *head);
+	/* Beside `has`: the number of the image that was taken and is not lent
+	 * yet, else of the one that `save` makes next; never 0. */
+	uint64_t (*number)(struct reef_keep *keep);
 	/* Optional (6).  0: it was saved, the memory itself is not needed.  1:
 	 * the keep has the memory itself, which must stay as it is.  Error:
 	 * nothing was saved, and nothing is kept. */

@@ -12,7 +12,7 @@
 struct both_keep {
 	struct reef_keep keep;
 	struct reef_keep *holder, *image;
-	bool spend_only;
+	bool saves, holds;
 	bool unlent; /* the image was taken, and nobody else has it yet */
 	struct reef_keep_both_report report;
 };
@@ -20,6 +20,16 @@ struct both_keep {
 static struct both_keep *of(struct reef_keep *keep)
 {
 	return (struct both_keep *)keep;
+}
+
+/* Tell the holder which image has what it has (3). */
+static void note_image(struct both_keep *own, const struct reef_keep_head *head,
+		       uint64_t image)
+{
+	struct reef_keep_head noted = *head;
+
+	noted.image = image;
+	own->holder->ops->note(own->holder, &noted);
 }
 
 /* --- take --- */
@@ -32,7 +42,7 @@ static void give_to_holder(struct both_keep *own, const struct reef_kept *kept)
 	struct reef_kept_extent *extent = kept->extents;
 	int rc = 0;
 
-	own->holder->ops->note(own->holder, &kept->head);
+	note_image(own, &kept->head, own->image->ops->number(own->image));
 	for (uint32_t i = 0; !rc && i < kept->extents_count; i++, extent++) {
 		rc = own->holder->ops->add(own->holder, &extent->line,
 					   extent->memory);
@@ -56,6 +66,8 @@ static int both_lend(struct reef_keep *keep, const struct reef_kept *kept)
 		give_to_holder(own, kept);
 	rc = own->image->ops->lend(own->image, kept);
 	own->unlent = rc != 0;
+	if (!rc && own->holder)
+		note_image(own, &kept->head, 0);
 	return rc;
 }
 
@@ -76,7 +88,7 @@ static int take_image(struct both_keep *own,
 	return 0;
 }
 
-/* Give up what the holder has, as the image has more (3). */
+/* Give up what the holder has: it is in the image (3). */
 static void empty_holder(struct both_keep *own, struct reef_kept *kept)
 {
 	for (uint32_t i = 0; i < kept->extents_count; i++)
@@ -86,25 +98,23 @@ static void empty_holder(struct both_keep *own, struct reef_kept *kept)
 	own->report.from_holder = false;
 }
 
-/* Take the holder's memory, which spends the image; or the image. */
+/* Choose between what the holder has and a clean image (1). */
 static int choose(struct both_keep *own, const struct reef_memory_options *like,
 		  struct reef_kept *kept)
 {
-	int rc = 1;
+	int rc;
 
 	if (!own->image)
 		return 0;
 	if (kept->extents_count) {
 		if (REEF_MUTATED(KEEP_IMAGE_UNSPENT))
 			return 0;
-		rc = own->image->ops->spend(own->image, kept);
-		if (rc > 0 && own->spend_only)
-			rc = -EEXIST;
-		if (rc > 0)
-			empty_holder(own, kept);
+		rc = own->image->ops->has(own->image, &kept->head);
+		if (rc <= 0)
+			return rc;
+		empty_holder(own, kept);
 	}
-	return rc > 0 && !own->spend_only ? take_image(own, like, kept)
-					  : (rc < 0 ? rc : 0);
+	return take_image(own, like, kept);
 }
 
 static int both_take(struct reef_keep *keep,
@@ -180,7 +190,10 @@ static int both_save(struct reef_keep *keep, const struct reef_kept *kept)
 
 	if (own->holder && REEF_MUTATED(KEEP_RELEASE_FIRST))
 		own->holder->ops->release(own->holder);
-	if (own->image && !own->spend_only) {
+	if (own->image && own->saves) {
+		if (own->holder)
+			note_image(own, &kept->head,
+				   own->image->ops->number(own->image));
 		rc = own->image->ops->save(own->image, kept);
 		if (rc == 0 && own->holder)
 			own->holder->ops->release(own->holder);
@@ -190,8 +203,13 @@ static int both_save(struct reef_keep *keep, const struct reef_kept *kept)
 			 "no image was saved, the memory stays with its "
 			 "holder: %s",
 			 reef_error_text(rc));
+		return own->holder->ops->save(own->holder, kept);
 	}
-	return own->holder ? own->holder->ops->save(own->holder, kept) : 0;
+	if (own->holder && own->holds)
+		return own->holder->ops->save(own->holder, kept);
+	if (own->holder)
+		own->holder->ops->release(own->holder);
+	return 0;
 }
 
 static const struct reef_keep_ops both_ops = {
@@ -215,7 +233,8 @@ int reef_keep_both_create(const struct reef_keep_both_options *options,
 		.keep = {&both_ops},
 		.holder = options->holder,
 		.image = options->image,
-		.spend_only = options->spend_only,
+		.saves = options->saves,
+		.holds = options->holds,
 	};
 	*out = &own->keep;
 	return 0;

@@ -2,19 +2,22 @@
  * memory itself while the node runs, and an image (keep_image.h), to which it
  * is saved at a clean stop. Either may be missing.
  *
- * (1) What the holder has is taken; if it has no memory, the image, if it is
- *     clean; else nothing.
+ * (1) What the holder has is taken, unless an image is clean; else the image,
+ *     if (3) allows.
  * (2) What comes from the image is with the holder before the image is spent,
- *     and both happen only when the node lends it (keep.h, 8); what comes from
- *     the holder spends the image. So a process that ends
- *     in between loses nothing, and no older memory comes back later.
- * (3) A clean image is never older than what the holder has (2). If it has
- *     more, the process ended while (2) was under way, and the image is taken.
- *     If it has not all of it, nothing is: -EEXIST. Somebody ran the node
- *     without its holder meanwhile.
+ *     and both happen only when the node lends it (keep.h, 8). So a process
+ *     that ends in between loses nothing, and no older memory comes back later.
+ * (3) A holder is told the number of the image that its memory comes from, or
+ *     goes to, before it does, and that there is none once the image is spent.
+ *     So if a clean image has that number, the process ended while (2) or (4)
+ *     was under way, and the image has all. If it has another, nothing is
+ *     taken: -EEXIST. Somebody ran the node without its holder meanwhile, or
+ *     brought a folder of before back.
  * (4) At a clean stop the image is saved first. Only if that succeeded the
  *     holder gives up what it has; else the memory stays with it for as long as
  *     it waits.
+ * (5) What an earlier process left is taken whatever is wanted of this one;
+ *     that is about its clean stop.
  *
  * Thread: owner, as keep.h says. */
 #ifndef REEF_POOL_NODE_KEEP_BOTH_H
@@ -32,8 +35,8 @@ struct reef_keep_both_report {
 struct reef_keep_both_options {
 	struct reef_keep *holder,
 		*image; /* the caller's; NULL: there is none */
-	/* The image is not taken nor saved, but spent (2). */
-	bool spend_only;
+	/* What has the memory after a clean stop; neither: nothing. */
+	bool saves, holds;
 };
 
 /* Make one of both, which outlive it. Caller owns *out.  -ENOMEM. */

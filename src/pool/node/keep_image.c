@@ -14,7 +14,7 @@
 #include <stdlib.h>
 
 #define IMAGE "image"
-#define MARK "clean"
+#define MARK REEF_KEEP_IMAGE_MARK
 #define LOCK "lock"
 #define HUGE_PAGE_SIZE (UINT64_C(2) << 20)
 
@@ -22,7 +22,9 @@ struct image_keep {
 	struct reef_keep keep;
 	struct reef_store *store;
 	struct reef_disk_file *lock; /* NULL: not taken yet */
-	bool taken; /* an image was, and its mark is still there */
+	/* The image that was taken, and whose mark is still there; 0: none. */
+	uint64_t taken;
+	uint64_t next; /* of the image to be saved, odd */
 	struct reef_keep_image_options options;
 	struct reef_keep_image_report report;
 };
@@ -161,12 +163,12 @@ static int image_take(struct reef_keep *keep,
 		reef_kept_fini(&kept);
 		return rc;
 	}
-	own->taken = number != 0;
+	own->taken = number;
 	*out = kept;
 	return 0;
 }
 
-/* --- lend, spend --- */
+/* --- lend, has --- */
 
 static int image_lend(struct reef_keep *keep, const struct reef_kept *kept)
 {
@@ -178,36 +180,13 @@ static int image_lend(struct reef_keep *keep, const struct reef_kept *kept)
 		return 0;
 	rc = reef_image_unmark(own->store, MARK, &number);
 	if (!rc)
-		own->taken = false;
+		own->taken = 0;
 	return rc;
 }
 
-/* True if an image has all of those extents; both are in order. */
-static bool has_extents(const struct reef_image_about *about,
-			const struct reef_kept *kept)
-{
-	const struct reef_keep_line *line;
-	uint32_t i, at = 0;
-
-	if (about->pool != kept->head.pool || about->node != kept->head.node)
-		return false;
-	for (i = 0; i < kept->extents_count; i++) {
-		line = &kept->extents[i].line;
-		while (at < about->extents_count &&
-		       about->extents[at].number < line->extent)
-			at++;
-		if (at == about->extents_count ||
-		    about->extents[at].number != line->extent ||
-		    about->extents[at].copy != line->copy)
-			return false;
-	}
-	return true;
-}
-
-static int image_spend(struct reef_keep *keep, const struct reef_kept *kept)
+static int image_has(struct reef_keep *keep, const struct reef_keep_head *head)
 {
 	struct image_keep *own = of(keep);
-	struct reef_image *image;
 	uint64_t number = 0;
 	int rc = lock_folder(own);
 
@@ -215,16 +194,7 @@ static int image_spend(struct reef_keep *keep, const struct reef_kept *kept)
 		rc = reef_image_marked(own->store, MARK, &number);
 	if (rc || !number || REEF_MUTATED(KEEP_CLEAN_TWICE))
 		return rc;
-	rc = reef_image_open(own->store, IMAGE, &image);
-	if (rc)
-		return rc == -ENOENT ? -REEF_ECORRUPT : rc;
-	if (!has_extents(reef_image_about(image), kept))
-		rc = -EEXIST;
-	else if (reef_image_about(image)->extents_count > kept->extents_count)
-		rc = 1;
-	reef_image_close(image);
-	own->report = (struct reef_keep_image_report){0};
-	return rc ? rc : reef_image_unmark(own->store, MARK, &number);
+	return number == head->image ? 1 : -EEXIST;
 }
 
 /* --- save --- */
@@ -304,6 +274,8 @@ static int write_image(struct image_keep *own, const struct reef_kept *kept,
 
 	for (uint32_t i = 0; i < kept->extents_count; i++)
 		all += kept->extents[i].line.size;
+	own->report.bytes = all;
+	own->report.unix_ns = about->unix_ns;
 	rc = clear_folder(own);
 	if (rc == 0)
 		rc = reef_image_begin(own->store, IMAGE, about, &writer);
@@ -317,10 +289,14 @@ static int write_image(struct image_keep *own, const struct reef_kept *kept,
 	rc = reef_image_finish(writer);
 	if (rc == 0)
 		rc = reef_image_mark(own->store, MARK, about->number);
-	own->report.extents = kept->extents_count;
-	own->report.bytes = all;
-	own->report.unix_ns = about->unix_ns;
 	return rc;
+}
+
+static uint64_t image_number(struct reef_keep *keep)
+{
+	const struct image_keep *own = of(keep);
+
+	return own->taken ? own->taken : own->next;
 }
 
 static int image_save(struct reef_keep *keep, const struct reef_kept *kept)
@@ -331,19 +307,21 @@ static int image_save(struct reef_keep *keep, const struct reef_kept *kept)
 	struct reef_image_about about;
 	int rc = lock_folder(own);
 
-	own->report = (struct reef_keep_image_report){0};
+	own->report = (struct reef_keep_image_report){
+		.failed = rc, .extents = kept->extents_count};
 	if (rc)
 		return rc;
 	extents = calloc(kept->extents_count + 1, sizeof(*extents));
 	if (!extents)
-		return -ENOMEM;
+		return own->report.failed = -ENOMEM;
 	fill_about(kept, extents, &about);
-	rc = reef_random_secret(&about.number, sizeof(about.number));
-	about.number |= 1;
-	if (rc == 0)
-		rc = write_image(own, kept, &about);
+	own->taken = 0;
+	about.number = own->next;
+	own->next += 2;
+	rc = write_image(own, kept, &about);
 	own->report.took_ns = reef_now_ns() - start_ns;
 	own->report.done = own->report.saved = rc == 0;
+	own->report.failed = rc;
 	free(extents);
 	return rc;
 }
@@ -371,7 +349,8 @@ static const struct reef_keep_ops image_ops = {
 	.forget = image_forget,
 	.note = image_note,
 	.lend = image_lend,
-	.spend = image_spend,
+	.has = image_has,
+	.number = image_number,
 	.save = image_save,
 };
 
@@ -380,9 +359,16 @@ int reef_keep_image_create(struct reef_store *store,
 			   struct reef_keep **out)
 {
 	struct image_keep *own = calloc(1, sizeof(*own));
+	int rc;
 
 	if (!own)
 		return -ENOMEM;
+	rc = reef_random_secret(&own->next, sizeof(own->next));
+	if (rc) {
+		free(own);
+		return rc;
+	}
+	own->next |= 1;
 	own->keep.ops = &image_ops;
 	own->store = store;
 	if (options)

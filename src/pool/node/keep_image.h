@@ -23,6 +23,8 @@
 
 #include "pool/node/keep.h"
 
+#define REEF_KEEP_IMAGE_MARK "clean" /* the file that is the mark */
+
 struct reef_store;
 
 struct reef_keep_image_options {
@@ -35,20 +37,21 @@ struct reef_keep_image_options {
 struct reef_keep_image_report {
 	bool done;  /* an image was taken, or saved */
 	bool saved; /* it was saved */
-	uint32_t extents;
+	int failed; /* it was to be saved, and this is why it was not; or 0 */
+	uint32_t extents; /* that it has, or would have had */
 	uint64_t bytes;
 	uint64_t unix_ns; /* when it was made */
 	uint64_t took_ns;
 };
 
 /* A keep of a folder, which the store is and which outlives it. Caller owns
- * *out.  -ENOMEM. */
+ * *out.  -ENOMEM; else as getrandom(2). */
 int reef_keep_image_create(struct reef_store *store,
 			   const struct reef_keep_image_options *options,
 			   struct reef_keep **out);
 void reef_keep_image_destroy(struct reef_keep *keep); /* NULL is fine */
 
-/* What the last take or save of it did; nothing, after spend. */
+/* What the last take or save of it did. */
 const struct reef_keep_image_report *
 reef_keep_image_report(const struct reef_keep *keep);
 

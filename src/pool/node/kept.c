@@ -45,6 +45,7 @@ static struct reef_keep_head head_of(const struct reef_node *node)
 		.confirmed_epoch = node->confirmed_epoch,
 		.confirmed_start = node->confirmed_start,
 		.confirmed = node->confirmed,
+		.remembers = node->remembers,
 	};
 }
 
@@ -56,6 +57,7 @@ static void take_head(struct reef_node *node, const struct reef_keep_head *head)
 	node->confirmed_epoch = head->confirmed_epoch;
 	node->confirmed_start = head->confirmed_start;
 	node->confirmed = head->confirmed;
+	node->remembers = head->remembers == 1;
 }
 
 int node_kept_take(struct reef_node *node)

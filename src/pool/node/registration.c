@@ -216,6 +216,7 @@ static int send_register(struct reef_node *node, bool *dead)
 				.pool = node->pool,
 				.keeps = node_keeps(node),
 				.nic = machine_domain(node) != node->domain,
+				.remembers = node->remembers,
 			},
 	};
 	struct reef_answer answer = {0};

@@ -201,6 +201,7 @@ static int confirm(struct reef_node *node, uint64_t epoch,
 		node->confirmed_epoch = epoch;
 		node->confirmed_start = ask->start;
 		node->confirmed = ask->sequence;
+		node->remembers = true;
 	}
 	node_kept_note(node);
 	return 0;

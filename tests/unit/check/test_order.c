@@ -102,20 +102,26 @@ static void order_wrong_histories_are_found(void **state)
 		const char *rule;
 	} wrong[] = {
 		{SEEN,
-		 {ORDER_SIGHT, 0, ORDER_HOLE, 0, 0, 0, 5, 5, false},
+		 {ORDER_SIGHT, 0, ORDER_HOLE, 0, 0, 0, 0, 5, 5, false},
 		 "(1)"},
-		{SEEN, {ORDER_SIGHT, 0, 40, 0, 0, 7, 5, 5, false}, "(2)"},
-		{SEEN, {ORDER_SIGHT, 0, 77, 0, 0, 7, 5, 5, false}, "(3)"},
-		{SEEN, {ORDER_SIGHT, 0, 50, 0, 0, 7, 5, 5, false}, "(3)"},
-		{SEEN, {ORDER_SIGHT, 0, 40, 0, 0, 5, 3, 3, false}, "(3)"},
-		{SEEN + 3, {ORDER_SIGHT, 0, 21, 0, 0, 2, 9, 9, false}, "(4)"},
+		{SEEN, {ORDER_SIGHT, 0, 40, 0, 0, 0, 7, 5, 5, false}, "(2)"},
+		{SEEN, {ORDER_SIGHT, 0, 77, 0, 0, 0, 7, 5, 5, false}, "(3)"},
+		{SEEN, {ORDER_SIGHT, 0, 50, 0, 0, 0, 7, 5, 5, false}, "(3)"},
+		{SEEN, {ORDER_SIGHT, 0, 40, 0, 0, 0, 5, 3, 3, false}, "(3)"},
+		{SEEN + 3,
+		 {ORDER_SIGHT, 0, 21, 0, 0, 0, 2, 9, 9, false},
+		 "(4)"},
 		{ROW,
-		 {ORDER_APPEND, ORDER_DONE, 20, 2, 0, 1, 9, 10, false},
+		 {ORDER_APPEND, ORDER_DONE, 20, 2, 0, 0, 1, 9, 10, false},
 		 "(5)"},
-		{NOTHING, {ORDER_NOTHING, 0, 0, 0, 0, 1, 7, 9, false}, "(6)"},
-		{TAIL, {ORDER_TAIL, 0, 0, 0, 0, 2, 7, 9, false}, "(7)"},
-		{TAIL, {ORDER_TAIL, 0, 0, 0, 0, 6, 5, 6, false}, "(5)"},
-		{SEEN + 5, {ORDER_SIGHT, 0, 30, 0, 0, 4, 9, 9, false}, "(8)"},
+		{NOTHING,
+		 {ORDER_NOTHING, 0, 0, 0, 0, 0, 1, 7, 9, false},
+		 "(6)"},
+		{TAIL, {ORDER_TAIL, 0, 0, 0, 0, 0, 2, 7, 9, false}, "(7)"},
+		{TAIL, {ORDER_TAIL, 0, 0, 0, 0, 0, 6, 5, 6, false}, "(5)"},
+		{SEEN + 5,
+		 {ORDER_SIGHT, 0, 30, 0, 0, 0, 4, 9, 9, false},
+		 "(8)"},
 	};
 	struct order_event events[COUNT];
 
@@ -124,6 +130,45 @@ static void order_wrong_histories_are_found(void **state)
 		events[wrong[i].at] = wrong[i].event;
 		expect(events, COUNT, wrong[i].rule);
 	}
+}
+
+/* What EARLY promises less, and what it promises still. */
+static void order_early_holds_for_handles_and_tails(void **state)
+{
+	struct order_event events[] = {
+		{ORDER_APPEND, ORDER_DONE, 8, 1, 0, 0, ORDER_NEVER, 1, 2,
+		 false},
+		{ORDER_APPEND, ORDER_DONE, 16, 1, 0, 1, ORDER_NEVER, 3, 4,
+		 false},
+		{ORDER_APPEND, ORDER_DONE, 24, 1, 0, 0, ORDER_NEVER, 5, 6,
+		 false},
+		{ORDER_SIGHT, 0, 8, 0, 0, 0, 1, 20, 20, true},
+		{ORDER_SIGHT, 0, 16, 0, 0, 0, 0, 20, 20, true},
+		{ORDER_SIGHT, 0, 24, 0, 0, 0, 2, 20, 20, true},
+		{ORDER_TAIL, 0, 0, 0, 0, 0, 3, 10, 11, false},
+	};
+	struct order_history history = {
+		.events = events,
+		.count = sizeof(events) / sizeof(events[0]),
+		.is_complete = true,
+		.is_early = true,
+	};
+
+	/* One handle's entry may stand before another's. */
+	assert_null(order_check(&history, NULL));
+	/* But not those of one. */
+	events[1].handle = 0;
+	assert_memory_equal(order_check(&history, NULL), "(5)", 3);
+	events[1].handle = 1;
+	/* Nor behind a tail that was told before. */
+	events[6].called_at = events[6].returned_at = 4;
+	assert_memory_equal(order_check(&history, NULL), "(5)", 3);
+	events[6].called_at = events[6].returned_at = 11;
+	/* What nobody saw is missed, unless it may be lost. */
+	events[5].value = ORDER_HOLE;
+	assert_memory_equal(order_check(&history, NULL), "(8)", 3);
+	history.may_lose = true;
+	assert_null(order_check(&history, NULL));
 }
 
 static void order_lost_and_trimmed_are_not_judged(void **state)
@@ -150,6 +195,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(order_right_history_is_right),
 		cmocka_unit_test(order_wrong_histories_are_found),
+		cmocka_unit_test(order_early_holds_for_handles_and_tails),
 		cmocka_unit_test(order_lost_and_trimmed_are_not_judged),
 	};
 

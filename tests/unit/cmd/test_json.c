@@ -110,6 +110,34 @@ static void json_other_bytes_are_replaced(void **state)
 	json_is("\xf4\x90\x80\x80", "\"\\ufffd\\ufffd\\ufffd\\ufffd\"");
 }
 
+/* Compare the member that bytes are with what JSON has for it. */
+static void bytes_are(const char *bytes, size_t size, const char *expected)
+{
+	struct written written;
+	struct reef_json *json = &begin_writing(&written)->json;
+	char line[100];
+
+	reef_json_begin(json, NULL, REEF_JSON_OBJECT);
+	reef_json_bytes(json, "key", bytes, size);
+	reef_json_end(json);
+	snprintf(line, sizeof(line), "{%s}\n", expected);
+	compare_written(&written, line);
+}
+
+static void json_bytes_are_a_text_or_base64(void **state)
+{
+	bytes_are(NULL, 0, "\"key\":\"\"");
+	bytes_are("a\0\xc3\xa4", 4, "\"key\":\"a\\u0000ä\"");
+	/* What a text has for what is lost is a character as any other. */
+	bytes_are("\xef\xbf\xbd", 3, "\"key\":\"\xef\xbf\xbd\"");
+	bytes_are("\xff", 1, "\"key_base64\":\"/w==\"");
+	bytes_are("x\xff", 2, "\"key_base64\":\"eP8=\"");
+	bytes_are("x\xfe\0", 3, "\"key_base64\":\"eP4A\"");
+	bytes_are("\xfb\xf0"
+		  "ab",
+		  4, "\"key_base64\":\"+/BhYg==\"");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -118,6 +146,7 @@ int main(void)
 		cmocka_unit_test(json_plain_text_stands_in_quotes),
 		cmocka_unit_test(json_utf8_stays_as_it_is),
 		cmocka_unit_test(json_other_bytes_are_replaced),
+		cmocka_unit_test(json_bytes_are_a_text_or_base64),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,6 +2,7 @@
  * keys read by one thread while others change it and it grows. */
 #include "fixture/seeds.h"
 #include "kv/internal.h"
+#include "pool/client/handle/handle.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -298,6 +299,69 @@ static void near_get_notes_that_a_key_was_used(void **state)
 	reef_close(reef);
 }
 
+/* Numbers that an empty place of the handle's cache could be taken for. */
+static void near_address_of_no_extent_is_refused(void **state)
+{
+	static const uint64_t numbers[] = {0, 1, 256, 257};
+	uint64_t at, word = 7;
+	struct reef_space *space;
+	struct reef *reef;
+
+	(void)state;
+	open_space(&reef, &space);
+	assert_int_equal(reef_alloc(space, 256, &at), 0);
+	for (uint32_t i = 0; i < 8; i++) {
+		uint64_t address = numbers[i % 4] << 32;
+
+		/* The second time the cache has the extent that there is. */
+		if (i == 4)
+			assert_int_equal(reef_write(reef, at, &word, 8), 0);
+		if (address >> 32 == at >> 32)
+			continue;
+		assert_false(reef_is_near(reef, address));
+		assert_int_equal(reef_read(reef, address, &word, 8), -EFAULT);
+		assert_int_equal(reef_write(reef, address, &word, 8), -EFAULT);
+		assert_int_equal(reef_cas(reef, address, 0, 1, &word), -EFAULT);
+		assert_int_equal(reef_faa(reef, address, 1, NULL), -EFAULT);
+	}
+	reef_close(reef);
+}
+
+/* What is done in place is timed by a sample, which stands for the rest. */
+static void near_changes_and_gets_are_timed_by_a_sample(void **state)
+{
+	struct reef_map_value value = {0};
+	struct reef_counters before = {0}, *counted;
+	uint64_t told = 0;
+	struct reef_space *space;
+	struct reef_map *map;
+	struct reef *reef;
+
+	(void)state;
+	open_space(&reef, &space);
+	assert_int_equal(reef_map_open(space, "timed", NULL, &map), 0);
+	counted = &reef->member.counters;
+	for (uint32_t i = 0; i < 2 * MAP_SAMPLE; i++) {
+		if (i % MAP_SAMPLE == 0)
+			before = *counted;
+		assert_int_equal(reef_map_put(map, "k", 1, "v", 1, 0, NULL), 0);
+	}
+	for (uint32_t i = 0; i < REEF_LATENCIES; i++)
+		told += counted->latencies[i] - before.latencies[i];
+	assert_true(told >= MAP_SAMPLE);
+	assert_true(counted->latency_ns > before.latency_ns);
+	before = *counted;
+	for (uint32_t i = 0; i < MAP_SAMPLE; i++)
+		assert_int_equal(reef_map_get(map, "k", 1, &value), 0);
+	told = 0;
+	for (uint32_t i = 0; i < REEF_LATENCIES; i++)
+		told += counted->latencies[i] - before.latencies[i];
+	assert_true(told >= MAP_SAMPLE);
+	reef_map_value_free(&value);
+	reef_map_close(map);
+	reef_close(reef);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -306,6 +370,8 @@ int main(void)
 		cmocka_unit_test(near_bytes_are_what_was_written),
 		cmocka_unit_test(near_keys_stay_found_while_the_map_grows),
 		cmocka_unit_test(near_get_notes_that_a_key_was_used),
+		cmocka_unit_test(near_address_of_no_extent_is_refused),
+		cmocka_unit_test(near_changes_and_gets_are_timed_by_a_sample),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

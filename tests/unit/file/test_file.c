@@ -43,6 +43,33 @@ static int reads_and_writes(struct reef_file *file)
 	return reef_file_sync(file);
 }
 
+static int finds_data(struct reef_file *file)
+{
+	uint64_t from = 1, to = 2;
+
+	WANT_RC(reef_file_find_data(file, 0, &from, &to), -ENXIO);
+	WANT(from == 1 && to == 2);
+	/* Chunks 3 and 4; the one of the index block; the last, up to the end.
+	 */
+	WANT(reef_file_pwrite(file, "xy", 2, 4 * CHUNK - 1) == 2);
+	WANT(reef_file_pwrite(file, "x", 1, 200 * CHUNK) == 1);
+	WANT(reef_file_pwrite(file, "x", 1, 9000 * CHUNK + 9) == 1);
+	TRY(reef_file_find_data(file, 0, &from, &to));
+	WANT(from == 3 * CHUNK && to == 5 * CHUNK);
+	TRY(reef_file_find_data(file, 4 * CHUNK + 7, &from, &to));
+	WANT(from == 4 * CHUNK + 7 && to == 5 * CHUNK);
+	TRY(reef_file_find_data(file, to, &from, &to));
+	WANT(from == 200 * CHUNK && to == 201 * CHUNK);
+	TRY(reef_file_find_data(file, to, &from, &to));
+	WANT(from == 9000 * CHUNK && to == 9000 * CHUNK + 10);
+	WANT_RC(reef_file_find_data(file, to, &from, &to), -ENXIO);
+	WANT_RC(reef_file_find_data(file, UINT64_MAX, &from, &to), -ENXIO);
+	TRY(reef_file_punch(file, 0, 300 * CHUNK));
+	TRY(reef_file_find_data(file, 0, &from, &to));
+	WANT(from == 9000 * CHUNK);
+	return reef_file_truncate(file, 0);
+}
+
 static int changes_shape(struct reef_file *file)
 {
 	char bytes[64], zeroes[64] = {0};
@@ -89,6 +116,8 @@ static int refuses(struct reef_space *space)
 	WANT_RC(open_file(space, NULL, 0, &file), -EINVAL);
 	WANT_RC(open_file(space, "", 0, &file), -EINVAL);
 	WANT_RC(open_file(space, "a/b", 0, &file), -EINVAL);
+	WANT_RC(open_file(space, ".", REEF_FILE_CREATE, &file), -EINVAL);
+	WANT_RC(open_file(space, "..", REEF_FILE_CREATE, &file), -EINVAL);
 	WANT_RC(open_file(space, "a", 64, &file), -EINVAL);
 	memset(name, 'x', 256);
 	WANT_RC(open_file(space, name, 0, &file), -ENAMETOOLONG);
@@ -153,6 +182,7 @@ static int story(struct member *member)
 	TRY(member_space(member, &space));
 	TRY(refuses(space));
 	TRY(open_file(space, "a", REEF_FILE_CREATE, &file));
+	TRY(finds_data(file));
 	TRY(reads_and_writes(file));
 	TRY(changes_shape(file));
 	reef_file_close(file);

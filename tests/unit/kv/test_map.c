@@ -600,7 +600,7 @@ static int names(struct member *member)
 	/* key, value, size (2), eviction, groups: no such eviction */
 	const struct object_shape strange = {
 		.kind = OBJECT_MAP,
-		.format = 1,
+		.format = 2,
 		.limits = {4, 8, 0, 0, REEF_MAP_EVICTIONS, 64},
 		.body_size = sizeof(struct map_body),
 	};

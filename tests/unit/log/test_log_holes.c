@@ -17,8 +17,8 @@ static int holes(struct member *member)
 	TRY(logs_append(log, 0, 8, NULL));
 	/* One that drew and died; then a row, then another entry. */
 	reef_enter(member->reef);
-	TRY(log_draw(log, 1, &position));
-	TRY(log_draw(log, 4, &position));
+	TRY(log_draw(log, 1, NULL, 0, &position));
+	TRY(log_draw(log, 4, NULL, 0, &position));
 	reef_leave(member->reef);
 	WANT(position == 2);
 	TRY(logs_append(log, 6, 8, &position));
@@ -33,7 +33,7 @@ static int holes(struct member *member)
 	WANT_RC(reef_log_fill(log, 0), -EEXIST);
 	WANT_RC(reef_log_fill(log, 7), -ERANGE);
 	reef_enter(member->reef);
-	TRY(log_draw(log, 1, &position));
+	TRY(log_draw(log, 1, NULL, 0, &position));
 	reef_leave(member->reef);
 	TRY(reef_log_fill(log, position));
 	reef_log_close(log);
@@ -71,7 +71,7 @@ static int grows(struct member *member)
 	/* Each hole that nobody complains of makes it smaller. */
 	for (i = 0; i < 40; i++) {
 		reef_enter(member->reef);
-		TRY(log_draw(log, 1, &position));
+		TRY(log_draw(log, 1, NULL, 0, &position));
 		reef_leave(member->reef);
 		TRY(logs_append(log, 2, 8, NULL));
 		TRY(logs_read(log, position, &seen, &next));
@@ -101,7 +101,7 @@ static int many_holes(struct member *member)
 	TRY(logs_append(log, 0, 8, NULL));
 	for (i = 0; i < 5; i++) {
 		reef_enter(member->reef);
-		TRY(log_draw(log, 1, &position));
+		TRY(log_draw(log, 1, NULL, 0, &position));
 		reef_leave(member->reef);
 		TRY(logs_append(log, i, 8, NULL));
 	}
@@ -145,10 +145,10 @@ static int draws_late(struct member *member)
 	TRY(logs_open(member, &space, &log));
 	TRY(logs_append(log, 0, 8, NULL));
 	reef_enter(member->reef);
-	TRY(log_draw(log, 1, &position));
+	TRY(log_draw(log, 1, NULL, 0, &position));
 	note[0] = 1;
 	TRY(reef_sleep(800 * MICROSECOND));
-	TRY(log_draw(log, 1, &position));
+	TRY(log_draw(log, 1, NULL, 0, &position));
 	TRY(log_find(log, 0, &found));
 	TRY(reef_sleep(500 * MICROSECOND));
 	TRY(reef_read(member->reef, found.at + log_word_offset(1), &word, 8));

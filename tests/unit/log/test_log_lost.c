@@ -42,6 +42,49 @@ static int fills_the_pool(struct member *member)
 	return reef_free(space, block, 0);
 }
 
+/* The tail is gone, and there is no room for another. */
+static int fills_without_tail(struct member *member)
+{
+	struct reef_log_options options = logs_small;
+	struct reef_log_stats stats;
+	const uint64_t nonsense = 0;
+	struct reef_space *space;
+	struct reef_log *log;
+	uint64_t count = 0, next;
+	int rc;
+
+	TRY(member_space(member, &space));
+	TRY(reef_log_open(space, "log", &options, &log));
+	do
+		rc = logs_append(log, count, 20, NULL);
+	while (!rc && ++count < 4096);
+	WANT(rc == -ENOSPC && count > 64);
+	TRY(reef_write(member->reef, log->tail_at, &nonsense, 8));
+	WANT_RC(logs_append(log, count, 20, NULL), -ENOSPC);
+	WANT_RC(reef_log_tail(log, &next), -ENOSPC);
+	/* All else goes on. */
+	TRY(logs_read(log, 0, &seen, &next));
+	WANT(seen.count == count && next == count && !seen.is_damaged);
+	WANT_RC(reef_log_wait(log, count, MILLISECOND), -ETIMEDOUT);
+	TRY(reef_log_stats(log, &stats));
+	WANT(stats.first == 0 && stats.tail >= count);
+	WANT_RC(reef_log_trim(log, stats.tail + 1), -ERANGE);
+	TRY(reef_log_trim(log, 2 * (uint64_t)options.segment));
+	TRY(reef_log_tail(log, &next));
+	WANT(next >= count);
+	TRY(logs_append(log, count, 20, &next));
+	WANT(next >= count);
+	TRY(logs_read(log, 2 * (uint64_t)options.segment, &seen, &next));
+	WANT(seen.count == count + 1 - 2 * options.segment && !seen.is_damaged);
+	reef_log_close(log);
+	return reef_log_drop(space, "log");
+}
+
+static void log_full_without_a_tail_is_read_and_trimmed(void **state)
+{
+	logs_run_brief(fills_without_tail);
+}
+
 static void log_full_is_as_before(void **state)
 {
 	uint64_t seed;
@@ -284,6 +327,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(log_full_is_as_before),
+		cmocka_unit_test(log_full_without_a_tail_is_read_and_trimmed),
 		cmocka_unit_test(log_damage_costs_its_range_and_no_more),
 		cmocka_unit_test(
 			log_goes_on_with_a_new_tail_when_its_node_is_lost),

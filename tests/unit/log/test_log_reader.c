@@ -190,7 +190,7 @@ static int divides(struct member *member)
 	TRY(append_some(logs[0], 0, 3));
 	/* A hole, that nobody has to acknowledge. */
 	reef_enter(member->reef);
-	TRY(log_draw(logs[0], 1, &position));
+	TRY(log_draw(logs[0], 1, NULL, 0, &position));
 	reef_leave(member->reef);
 	TRY(reef_log_fill(logs[0], 3));
 	TRY(append_some(logs[0], 4, 30));
@@ -390,6 +390,100 @@ static void reader_of_the_dead_passes_on(void **state)
 	}
 }
 
+/* --- many --- */
+
+#define CROWD 66 /* more than are looked at in one sweep */
+
+static const struct reef_reader_options wide = {
+	.flags = REEF_READER_GROUP,
+	.window = 2 * CROWD,
+};
+
+struct one {
+	struct member member; /* a session of its own */
+	struct reef_reader *reader;
+	struct reef_log *log;
+};
+
+static int joins_and_takes(struct one *one)
+{
+	struct reef_space *space;
+
+	TRY(member_join(&one->member));
+	TRY(logs_open(&one->member, &space, &one->log));
+	TRY(reef_reader_open(one->log, "g", &wide, &one->reader));
+	return take(one->reader, 1);
+}
+
+static int is_a_crowd(struct member *member)
+{
+	static struct one ones[CROWD];
+	uint64_t *note = member->pool->note;
+	struct reef_reader *reader;
+	struct reef_space *space;
+	struct reef_log *log;
+	uint32_t i;
+	int rc;
+
+	TRY(logs_open(member, &space, &log));
+	TRY(append_some(log, 0, CROWD + 1));
+	TRY(reef_reader_open(log, "g", &wide, &reader));
+	for (i = 0; i < CROWD; i++) {
+		ones[i] = (struct one){.member = *member};
+		ones[i].member.client = NULL;
+		ones[i].member.reef = NULL;
+		TRY(joins_and_takes(&ones[i]));
+	}
+	note[0] = 1;
+	while (note[0] < 2)
+		TRY(reef_sleep(MILLISECOND));
+	memset(&seen, 0, sizeof(seen));
+	rc = reef_reader_next(reader, 1, 40 * member->pool->ttl_ns, logs_see,
+			      &seen);
+	for (i = 0; i < CROWD; i++) {
+		reef_reader_close(ones[i].reader);
+		reef_log_close(ones[i].log);
+		member_leave(&ones[i].member);
+	}
+	TRY(rc);
+	WANT(seen.count == 1 && seen.positions[0] == CROWD);
+	reef_reader_close(reader);
+	reef_log_close(log);
+	return 0;
+}
+
+static int dies_behind_a_crowd(struct member *member)
+{
+	uint64_t *note = member->pool->note;
+	struct reef_reader *reader;
+	struct reef_space *space;
+	struct reef_log *log;
+	int rc;
+
+	while (note[0] < 1)
+		TRY(reef_sleep(MILLISECOND));
+	TRY(logs_open(member, &space, &log));
+	TRY(reef_reader_open(log, "g", &wide, &reader));
+	TRY(take(reader, 1));
+	note[0] = 2;
+	reef_sim_host_kill(member->host);
+	rc = reef_sleep(SECOND);
+	reef_reader_close(reader);
+	reef_log_close(log);
+	return rc;
+}
+
+static void reader_of_the_dead_passes_on_among_many(void **state)
+{
+	struct pool pool = {.ttl_ns = 200 * MILLISECOND};
+
+	(void)state;
+	pool_start(&pool, 1);
+	pool_add(&pool, is_a_crowd);
+	pool_add(&pool, dies_behind_a_crowd);
+	pool_finish(&pool);
+}
+
 /* --- budgets --- */
 
 static int spends(struct member *member)
@@ -483,6 +577,7 @@ int main(void)
 		cmocka_unit_test(reader_group_gives_again_what_takes_too_long),
 		cmocka_unit_test(reader_group_passes_what_was_trimmed),
 		cmocka_unit_test(reader_of_the_dead_passes_on),
+		cmocka_unit_test(reader_of_the_dead_passes_on_among_many),
 		cmocka_unit_test(
 			reader_budget_is_one_round_trip_to_acknowledge),
 #if !SANITIZED

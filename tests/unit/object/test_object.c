@@ -323,6 +323,7 @@ static int on_lost_node(struct member *member)
 	/* Dropped, and made anew. */
 	TRY(object_drop(space, "x", KIND, &object));
 	WANT(!object.block && object.generation);
+	TRY(member_await_room(space));
 	TRY(object_open(space, "x", &shape, 0, &object));
 	WANT_RC(reef_faa(member->reef, object.body, 1, NULL), 0);
 	member->pool->note[0] = 3;
@@ -386,6 +387,7 @@ static int lost_again(struct member *member)
 			WANT(!rc || rc == -REEF_ENOLINK);
 			TRY(reef_sleep(10 * MILLISECOND));
 		}
+		TRY(member_await_room(space));
 		if (i < 2)
 			TRY(object_replace(&object, "x", &shape));
 	}

@@ -79,6 +79,7 @@ static void settings_defaults_follow_from_the_machine(void **state)
 	assert_string_equal(s.redis.listen, "127.0.0.1:7379");
 	assert_string_equal(s.redis.unix_path, "/run/user/1/reef/redis.sock");
 	assert_string_equal(s.redis.space, "redis");
+	assert_int_equal(s.redis.copies, 1);
 	assert_null(s.redis.password_file);
 	assert_int_equal(s.redis.databases, 16);
 	assert_int_equal(s.redis.clients_max, 10000);

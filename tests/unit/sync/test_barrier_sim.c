@@ -1,5 +1,6 @@
 /* test_barrier_sim.c - barriers while members come and go, links fall, the
- * broker restarts, and one host is killed or stopped at any batch of its own.
+ * broker restarts, and one host is killed or stopped at any batch of its own;
+ * all of it again with two copies of the memory, of which one goes silent.
  *
  * What must hold: nobody passes a round before all came who take part in it and
  * are not dead; all who live get to the end; who is told of a death is told of
@@ -7,11 +8,14 @@
 #include "base/mutant.h"
 #include "fixture/barrier_world.h"
 #include "fixture/seeds.h"
+#include "pool/broker/internal.h"
+#include "wire/states.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 #define SEEDS 150
+#define COPIES_SEEDS 150
 #define DEATHS 200
 #define SEEDS_SOAK 20000
 #define MUTANT_SEEDS 1500 /* at most, until it is found */
@@ -85,15 +89,47 @@ static bool is_over(const struct party *party)
 	return true;
 }
 
+/* True if there is memory, and all of it has two copies. */
+static bool is_whole(const struct pool *pool)
+{
+	const struct reef_state_extent *extents;
+	size_t count;
+
+	if (!pool->broker)
+		return false;
+	extents = reef_state_extents(pool->broker->state, &count);
+	for (size_t i = 0; i < count; i++)
+		if (extents[i].state != REEF_EXTENT_LIVE || !extents[i].twin ||
+		    !extents[i].made)
+			return false;
+	return count > 0;
+}
+
+/* A node loses its power: it answers nobody, and resets no connection. */
+static void silence_node(struct pool *pool)
+{
+	struct reef_sim_host *host = pool->lenders[pool->seed % NODES].host;
+
+	reef_sim_partition(pool->host, host, true);
+	for (uint32_t i = 0; i < pool->count; i++)
+		reef_sim_partition(pool->members[i].host, host, true);
+}
+
 /* Resumes who was stopped, once it is fenced, and restarts the broker. */
 static int fate(struct member *member)
 {
 	struct party *party = (struct party *)member->pool;
 	struct reef_random *random = reef_sim_host_random(member->host);
 	bool restarts = party->pool.seed % 4 == 3;
+	bool silences = party->pool.copies > 1;
 
 	while (!is_over(party) && !party->wrong[0]) {
 		TRY(reef_sleep(5 * MILLISECOND));
+		if (silences && is_whole(&party->pool) &&
+		    reef_random_chance(random, 1, 4)) {
+			silences = false;
+			silence_node(&party->pool);
+		}
 		if (restarts && reef_random_chance(random, 1, 8)) {
 			restarts = false;
 			reef_sim_host_kill(party->pool.host);
@@ -160,7 +196,7 @@ static void tell(const struct party *party, int rc)
 			      party->guests[i].excused ? " excused" : "");
 }
 
-static int one_seed(uint64_t seed, enum reef_mutant mutant)
+static int one_seed(uint64_t seed, enum reef_mutant mutant, uint8_t copies)
 {
 	struct party *party = calloc(1, sizeof(*party));
 	struct reef_random random;
@@ -177,6 +213,11 @@ static int one_seed(uint64_t seed, enum reef_mutant mutant)
 	party->target = 5 + reef_random_below(&random, 10);
 	party->pool.ttl_ns = 60 * MILLISECOND;
 	party->pool.node_ttl_ns = 2 * SECOND;
+	if (copies > 1) {
+		party->pool.copies = copies;
+		party->pool.witnesses = 3;
+		party->pool.node_ttl_ns = 200 * MILLISECOND;
+	}
 	if (seed % 3 == 1) {
 		party->pool.lose_link_ppm = 8000;
 		/* A link that falls as the broker comes back takes a second to
@@ -215,7 +256,18 @@ static void barrier_whatever_happens_rounds_hold(void **state)
 	uint64_t seed, count = seeds_of(SEEDS, SEEDS_SOAK);
 
 	for (seed = seeds_first(); seeds_has(seed, count); seed++)
-		if (one_seed(seed, REEF_MUTANT_NONE)) {
+		if (one_seed(seed, REEF_MUTANT_NONE, 1)) {
+			print_message("seed %llu\n", (unsigned long long)seed);
+			fail();
+		}
+}
+
+static void barrier_with_copies_outlives_a_silent_node(void **state)
+{
+	uint64_t seed, count = seeds_of(COPIES_SEEDS, SEEDS_SOAK / 4);
+
+	for (seed = seeds_first(); seeds_has(seed, count); seed++)
+		if (one_seed(seed, REEF_MUTANT_NONE, 2)) {
 			print_message("seed %llu\n", (unsigned long long)seed);
 			fail();
 		}
@@ -291,7 +343,7 @@ static void barrier_member_stopped_others_are_told_once(void **state)
 /* --- mutants --- */
 
 #if !SANITIZED
-static void find(enum reef_mutant mutant)
+static void find(enum reef_mutant mutant, uint8_t copies)
 {
 	uint64_t seed;
 	bool found = false;
@@ -299,7 +351,7 @@ static void find(enum reef_mutant mutant)
 	try_quiet = true;
 	for (seed = seeds_first(); seeds_has(seed, MUTANT_SEEDS) && !found;
 	     seed++)
-		found = one_seed(seed, mutant) != 0;
+		found = one_seed(seed, mutant, copies) != 0;
 	try_quiet = false;
 	print_message("mutant %s: %s, seed %llu\n", reef_mutant_name(mutant),
 		      found ? "found" : "NOT FOUND",
@@ -310,7 +362,7 @@ static void find(enum reef_mutant mutant)
 #define MUTANT(name, number)                                                   \
 	static void barrier_mutant_##name##_is_found(void **state)             \
 	{                                                                      \
-		find(number);                                                  \
+		find(number, 1);                                               \
 	}
 
 MUTANT(no_last_step, REEF_MUTANT_BARRIER_NO_LAST_STEP)
@@ -321,6 +373,11 @@ MUTANT(joiner_begins, REEF_MUTANT_BARRIER_JOINER_BEGINS)
 MUTANT(blind_begin, REEF_MUTANT_BARRIER_BLIND_BEGIN)
 MUTANT(no_help, REEF_MUTANT_BARRIER_NO_HELP)
 MUTANT(no_mark, REEF_MUTANT_BARRIER_NO_MARK)
+
+static void barrier_mutant_gone_untold_is_found(void **state)
+{
+	find(REEF_MUTANT_BROKER_GONE_UNTOLD, 2);
+}
 #endif
 
 int main(void)
@@ -337,8 +394,10 @@ int main(void)
 		cmocka_unit_test(barrier_mutant_blind_begin_is_found),
 		cmocka_unit_test(barrier_mutant_no_help_is_found),
 		cmocka_unit_test(barrier_mutant_no_mark_is_found),
+		cmocka_unit_test(barrier_mutant_gone_untold_is_found),
 #endif
 		cmocka_unit_test(barrier_whatever_happens_rounds_hold),
+		cmocka_unit_test(barrier_with_copies_outlives_a_silent_node),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -174,12 +174,88 @@ static void sequencer_with_copies_outlives_a_node(void **state)
 	}
 }
 
+/* One node is slow, and the other dies: the slow one is not given up for it. */
+static int outlives_a_slow_node(struct member *member)
+{
+	struct pool *pool = member->pool;
+	struct reef_sequencer *sequencer;
+	struct reef_space *space;
+	uint64_t number, last;
+
+	TRY(member_space(member, &space));
+	TRY(reef_sequencer_open(space, "numbers", 0, &sequencer));
+	for (uint32_t i = 0; i < 100; i++) {
+		TRY(reef_sequencer_next(sequencer, 1, &last));
+		TRY(reef_sleep(20 * MILLISECOND));
+	}
+	reef_sim_partition(pool->lenders[1 - scene.kill_at].host, pool->host,
+			   true);
+	TRY(reef_sleep(300 * MILLISECOND));
+	reef_sim_host_kill(pool->lenders[scene.kill_at].host);
+	TRY(reef_sleep(1200 * MILLISECOND));
+	reef_sim_partition(pool->lenders[1 - scene.kill_at].host, pool->host,
+			   false);
+	TRY(reef_sequencer_next(sequencer, 1, &number));
+	WANT(number > last);
+	reef_sequencer_close(sequencer);
+	reef_space_close(space);
+	return 0;
+}
+
+static int run_slow(uint64_t seed)
+{
+	struct pool pool = {
+		.copies = 2,
+		.witnesses = 2,
+		.ttl_ns = 20 * SECOND,
+		.node_ttl_ns = 6 * SECOND,
+		.patience_ns = 60 * SECOND,
+	};
+
+	memset(&scene, 0, sizeof(scene));
+	scene.kill_at = seed % NODES;
+	pool_start(&pool, seed);
+	pool_add(&pool, outlives_a_slow_node);
+	return pool_end(&pool);
+}
+
+static void node_that_is_slow_is_not_given_up_for_one_that_died(void **state)
+{
+	uint64_t seed;
+
+	(void)state;
+	for (seed = seeds_first(); seeds_has(seed, seeds_of(6, 400)); seed++)
+		assert_int_equal(run_slow(seed), 0);
+}
+
+/* Runs that fail leave what they had open. */
+#if !SANITIZED
+static void node_mutant_that_is_missed_in_haste_is_found(void **state)
+{
+	bool found = false;
+
+	(void)state;
+	try_quiet = true;
+	reef_mutate(REEF_MUTANT_BROKER_HASTY_MISS);
+	for (uint64_t seed = 1; seed <= 6 && !found; seed++)
+		found = run_slow(seed) != 0;
+	reef_mutate(REEF_MUTANT_NONE);
+	try_quiet = false;
+	assert_true(found);
+}
+#endif
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(lock_with_copies_excludes_others),
 		cmocka_unit_test(lock_with_copies_refuses_queues),
 		cmocka_unit_test(sequencer_with_copies_outlives_a_node),
+		cmocka_unit_test(
+			node_that_is_slow_is_not_given_up_for_one_that_died),
+#if !SANITIZED
+		cmocka_unit_test(node_mutant_that_is_missed_in_haste_is_found),
+#endif
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

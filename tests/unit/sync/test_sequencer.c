@@ -284,6 +284,7 @@ static int lost(struct member *member)
 	reef_sequencer_close(sequencer);
 	WANT_RC(reef_sequencer_open(space, "s", 0, &sequencer), -REEF_ELOST);
 	TRY(reef_sequencer_drop(space, "s"));
+	TRY(member_await_room(space));
 	TRY(reef_sequencer_open(space, "s", 0, &sequencer));
 	TRY(reef_sequencer_next(sequencer, 1, &first));
 	WANT(first == 1);

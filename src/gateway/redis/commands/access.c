@@ -1,6 +1,7 @@
 /* access.c - reading and changing keys, for all commands. */
 #include "gateway/redis/commands/access.h"
 
+#include "gateway/redis/commands/atomic.h"
 #include "gateway/redis/commands/transactions.h"
 #include "gateway/redis/server/door.h"
 #include "kv/pieces.h"
@@ -84,10 +85,8 @@ int redis_value_keep(struct redis_thread *thread,
 	return 0;
 }
 
-/* Answer a value: a small one is copied, a large one is sent from where it
- * is. */
-static void reply_value(struct redis_client *client,
-			struct reef_map_value *value)
+void redis_reply_found(struct redis_client *client,
+		       struct reef_map_value *value)
 {
 	if (value->size < REDIS_PIECE_MIN) {
 		redis_reply_bulk(&client->reply, value->bytes, value->size);
@@ -119,7 +118,7 @@ void redis_item_trim(struct redis_thread *thread, uint32_t index)
 
 void redis_reply_value(struct redis_thread *thread, struct redis_client *client)
 {
-	reply_value(client, &thread->value);
+	redis_reply_found(client, &thread->value);
 	redis_value_trim(thread);
 }
 
@@ -140,6 +139,20 @@ static void reuse_room(struct redis_thread *thread)
 	}
 }
 
+/* The map of a database. 0, or an error, which was answered, or ends the unit.
+ */
+static int find_map(struct redis_thread *thread, struct redis_client *client,
+		    uint32_t db, struct reef_map **map)
+{
+	int rc = redis_map_try(thread, db, map);
+
+	if (rc && client->unit)
+		redis_unit_note(client, rc);
+	else if (rc)
+		redis_reply_failure(thread, client, rc);
+	return rc ? -EIO : 0;
+}
+
 /* Count a hit or a miss, tell the transaction what was seen, and answer other
  * errors. */
 static void note_read(struct redis_thread *thread, struct redis_client *client,
@@ -152,24 +165,39 @@ static void note_read(struct redis_thread *thread, struct redis_client *client,
 		thread->stats.keyspace_hits++;
 	else if (rc == -ENOENT)
 		thread->stats.keyspace_misses++;
-	else
+	else if (!redis_unit_failed(client))
 		redis_reply_key_failure(thread, client, key, rc);
+}
+
+void redis_count_use(struct redis_thread *thread, struct reef_map *map,
+		     const struct redis_bytes *key)
+{
+	struct reef_map_options limits;
+
+	reef_map_limits(map, &limits);
+	if (limits.eviction != REEF_MAP_KEEP)
+		reef_map_get(map, key->bytes, key->size, &thread->value);
 }
 
 static int read_key(struct redis_thread *thread, struct redis_client *client,
 		    const struct redis_bytes *key, bool is_use)
 {
 	struct reef_map *map;
-	int rc;
+	int rc = find_map(thread, client, client->db, &map);
 
-	if (!redis_map(thread, client, &map))
-		return -EIO;
+	if (rc)
+		return rc;
 	if (thread->large)
 		reuse_room(thread);
-	if (is_use)
+	if (client->unit) {
+		if (is_use)
+			redis_count_use(thread, map, key);
+		rc = redis_unit_read(client, map, key, &thread->value);
+	} else if (is_use) {
 		rc = reef_map_get(map, key->bytes, key->size, &thread->value);
-	else
+	} else {
 		rc = reef_map_peek(map, key->bytes, key->size, &thread->value);
+	}
 	thread->large = rc == 0 && thread->value.size >= REDIS_PIECE_MIN
 				? thread->value.room_size
 				: 0;
@@ -201,31 +229,13 @@ int redis_peek_head(struct redis_thread *thread, struct redis_client *client,
 	struct reef_map *map;
 	int rc;
 
+	if (client->unit)
+		return read_key(thread, client, key, false);
 	if (!redis_map(thread, client, &map))
 		return -EIO;
 	rc = reef_map_look(map, key->bytes, key->size, &thread->value);
 	note_read(thread, client, key, rc);
 	return rc;
-}
-
-/* The context of a change that is made only if the key has the version it was
- * watched with. */
-struct guard {
-	redis_decide *decide;
-	void *context;
-	uint64_t version;
-	bool is_stale;
-};
-
-static int decide_guarded(void *context, const struct reef_map_entry *now,
-			  struct reef_map_entry *put)
-{
-	struct guard *guard = context;
-
-	guard->is_stale = (now ? now->version : 0) != guard->version;
-	if (guard->is_stale)
-		return -ESTALE;
-	return guard->decide(guard->context, now, put);
 }
 
 int redis_refuse(struct redis_thread *thread, const char *error)
@@ -244,51 +254,27 @@ static void reply_change_failure(struct redis_thread *thread,
 		redis_reply_key_failure(thread, client, key, rc);
 }
 
-static int apply_change(struct redis_client *client, struct reef_map *map,
-			uint32_t db, const struct redis_bytes *key,
-			struct reef_map_change *change)
-{
-	struct guard guard = {change->decide, change->context, 0, false};
-	int rc;
-
-	if (!client->watches ||
-	    !redis_transaction_expects(client, db, key, &guard.version))
-		return reef_map_apply(map, change);
-	change->decide = decide_guarded;
-	change->context = &guard;
-	rc = reef_map_apply(map, change);
-	if (rc != -ESTALE || !guard.is_stale ||
-	    redis_transaction_conflict(client))
-		return rc;
-	change->decide = guard.decide;
-	change->context = guard.context;
-	return reef_map_apply(map, change);
-}
-
 static int change_key(struct redis_thread *thread, struct redis_client *client,
 		      uint32_t db, const struct redis_bytes *key,
 		      struct reef_map_change *change)
 {
 	struct reef_map *map;
-	int rc;
+	int rc = find_map(thread, client, db, &map);
 
-	if (!redis_map_of(thread, client, db, &map))
-		return -EIO;
+	if (rc)
+		return rc;
 	thread->refusal = NULL;
 	change->key = key->bytes;
 	change->key_size = key->size;
-	rc = apply_change(client, map, db, key, change);
+	rc = client->unit ? redis_unit_change(client, map, change)
+			  : reef_map_apply(map, change);
 	if (rc) {
-		reply_change_failure(thread, client, key, rc);
+		if (!redis_unit_failed(client))
+			reply_change_failure(thread, client, key, rc);
 		return rc;
 	}
-	thread->version = change->version;
-	if (change->verdict == REEF_MAP_LEAVE)
-		return (int)change->verdict;
-	if (client->watches)
+	if (client->watches && change->verdict != REEF_MAP_LEAVE)
 		redis_transaction_saw(client, db, key, REDIS_VERSION_CHANGED);
-	if (client->transaction)
-		redis_transaction_changed(client, db, key);
 	return (int)change->verdict;
 }
 
@@ -320,74 +306,81 @@ int redis_change_blind(struct redis_thread *thread, struct redis_client *client,
 	return change_key(thread, client, db, key, &change);
 }
 
-static int decide_put(void *context, const struct reef_map_entry *now,
-		      struct reef_map_entry *put)
+/* Answer why a key could not be put or deleted, unless the unit does. */
+static void reply_write_failure(struct redis_thread *thread,
+				struct redis_client *client,
+				const struct redis_bytes *key, int rc)
 {
-	const struct reef_map_entry *what = context;
-
-	put->value = what->value;
-	put->value_size = what->value_size;
-	put->expires_ms = what->expires_ms;
-	(void)now;
-	return REEF_MAP_PUT;
+	if (!redis_unit_failed(client))
+		redis_reply_key_failure(thread, client, key, rc);
 }
 
 int redis_put(struct redis_thread *thread, struct redis_client *client,
 	      const struct redis_bytes *key, const struct redis_bytes *value,
 	      uint64_t expires_ms)
 {
-	struct reef_map_entry what = {
-		.value = value->bytes,
-		.value_size = value->size,
-		.expires_ms = expires_ms,
-	};
 	struct reef_map *map;
-	int rc;
+	int rc = find_map(thread, client, client->db, &map);
 
-	if (client->transaction || client->watches) {
-		rc = redis_change_blind(thread, client, client->db, key,
-					decide_put, &what, &what);
-		return rc < 0 ? rc : 0;
-	}
-	if (!redis_map(thread, client, &map))
-		return -EIO;
-	rc = reef_map_put(map, key->bytes, key->size, value->bytes, value->size,
-			  expires_ms, NULL);
 	if (rc)
-		redis_reply_key_failure(thread, client, key, rc);
+		return rc;
+	if (client->unit)
+		rc = redis_unit_note(
+			client, reef_txn_put(client->unit->txn, map, key->bytes,
+					     key->size, value->bytes,
+					     value->size, expires_ms));
+	else
+		rc = reef_map_put(map, key->bytes, key->size, value->bytes,
+				  value->size, expires_ms, NULL);
+	if (rc)
+		reply_write_failure(thread, client, key, rc);
+	else if (client->watches)
+		redis_transaction_saw(client, client->db, key,
+				      REDIS_VERSION_CHANGED);
 	return rc;
-}
-
-static int decide_delete(void *context, const struct reef_map_entry *now,
-			 struct reef_map_entry *put)
-{
-	(void)context;
-	(void)put;
-	return now ? REEF_MAP_DELETE : REEF_MAP_LEAVE;
 }
 
 int redis_delete(struct redis_thread *thread, struct redis_client *client,
 		 const struct redis_bytes *key)
 {
 	struct reef_map *map;
-	int rc;
+	int rc = find_map(thread, client, client->db, &map);
 
-	if (client->transaction || client->watches) {
-		rc = redis_change_blind(thread, client, client->db, key,
-					decide_delete, NULL, NULL);
-		return rc < 0 ? rc : rc == REEF_MAP_DELETE;
-	}
-	if (!redis_map(thread, client, &map))
-		return -EIO;
-	rc = reef_map_delete(map, key->bytes, key->size, 0);
-	if (rc && rc != -ENOENT)
-		redis_reply_key_failure(thread, client, key, rc);
+	if (rc)
+		return rc;
+	if (client->unit)
+		rc = redis_unit_note(client,
+				     reef_txn_delete(client->unit->txn, map,
+						     key->bytes, key->size));
 	else
-		rc = rc == 0;
-	return rc;
+		rc = reef_map_delete(map, key->bytes, key->size, 0);
+	if (rc == -ENOENT)
+		return 0;
+	if (rc)
+		reply_write_failure(thread, client, key, rc);
+	else if (client->watches)
+		redis_transaction_saw(client, client->db, key,
+				      REDIS_VERSION_CHANGED);
+	return rc ? rc : 1;
 }
 
 /* --- several keys --- */
+
+bool redis_check_sizes(struct redis_thread *thread, struct redis_client *client,
+		       const struct redis_request *request, uint32_t step)
+{
+	for (uint32_t i = 1; i < request->argc; i++) {
+		const bool is_value = step == 2 && i % 2 == 0;
+		const struct redis_bytes *bytes = &request->argv[i];
+
+		if (bytes->size <= (is_value ? REDIS_VALUE_MAX : REDIS_KEY_MAX))
+			continue;
+		redis_reply_key_failure(thread, client,
+					&request->argv[i - is_value], -EINVAL);
+		return false;
+	}
+	return true;
+}
 
 /* Read an item without counting it as a use, unless it is long. */
 static int peek_short(struct reef_map *map, struct reef_map_item *item)
@@ -441,23 +434,6 @@ int redis_read_many(struct redis_thread *thread, struct redis_client *client,
 	return rc;
 }
 
-int redis_read_long(struct redis_thread *thread, struct redis_client *client,
-		    struct reef_map *map, const struct redis_bytes *key)
-{
-	struct reef_map_item *item = &thread->items[0];
-	int rc = 0;
-
-	set_item(item, key);
-	if (client->no_touch)
-		item->status = reef_map_peek(map, item->key, item->key_size,
-					     &item->value);
-	else
-		rc = reef_map_get_many(map, item, 1);
-	if (!rc)
-		note_items(thread, client, key, 1);
-	return rc;
-}
-
 int redis_reply_item(struct redis_thread *thread, struct redis_client *client,
 		     uint32_t index)
 {
@@ -466,7 +442,7 @@ int redis_reply_item(struct redis_thread *thread, struct redis_client *client,
 
 	if (status == 0) {
 		thread->stats.keyspace_hits++;
-		reply_value(client, &item->value);
+		redis_reply_found(client, &item->value);
 	} else if (status == -ENOENT) {
 		thread->stats.keyspace_misses++;
 		redis_reply_null(&client->reply);

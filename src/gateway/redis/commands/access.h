@@ -1,8 +1,9 @@
 /* access.h - how commands use the map: what all of them have in common.
  *
  * (1) Whatever goes wrong with the pool is answered here, once.
- * (2) A change within EXEC of a key that was watched is made only if the key
- *     still has the version it was watched with (transactions.h).
+ * (2) Within a unit (atomic.h) all of it happens at once. What goes wrong with
+ *     the unit is not answered here: then a function returns it, and the
+ *     command returns at once.
  * (3) What a command found or made lies in thread->value. If it is large, the
  *     answer takes its room over, so that it is sent from there.
  *
@@ -30,8 +31,8 @@ typedef int redis_decide(void *context, const struct reef_map_entry *now,
 			 struct reef_map_entry *put);
 
 /* Change a key as `decide` decides (map.h). ahead: what it puts if it puts;
- * NULL: that depends. Returns the verdict that was done, with the version of
- * what was put in thread->version, or negative: that was answered. */
+ * NULL: that depends. Returns the verdict that was done, or negative: that was
+ * answered. */
 int redis_change(struct redis_thread *thread, struct redis_client *client,
 		 const struct redis_bytes *key, redis_decide *decide,
 		 void *context, const struct reef_map_entry *ahead);
@@ -52,15 +53,17 @@ int redis_put(struct redis_thread *thread, struct redis_client *client,
 int redis_delete(struct redis_thread *thread, struct redis_client *client,
 		 const struct redis_bytes *key);
 
+/* True if all keys of a request, from argument 1 on each `step`th, are short
+ * enough, and so are the values behind them if step is 2. False: answered. Of a
+ * command on several keys nothing is done then. */
+bool redis_check_sizes(struct redis_thread *thread, struct redis_client *client,
+		       const struct redis_request *request, uint32_t step);
 /* Read some keys, at most REDIS_MANY_MAX, into thread->items, each with its
  * status; long values are not read. 0, or what hit all of them, not answered.
  */
 int redis_read_many(struct redis_thread *thread, struct redis_client *client,
 		    struct reef_map *map, const struct redis_bytes *keys,
 		    uint32_t count);
-/* Read one key, however long its value, into the first of thread->items. */
-int redis_read_long(struct redis_thread *thread, struct redis_client *client,
-		    struct reef_map *map, const struct redis_bytes *key);
 /* True if the value of one of thread->items is long, and was not read. */
 static inline bool redis_item_is_long(const struct redis_thread *thread,
 				      uint32_t index)
@@ -84,6 +87,14 @@ void redis_value_trim(struct redis_thread *thread);
 /* Copy the value that decide was shown into thread->value. 0.  -ENOMEM. */
 int redis_value_keep(struct redis_thread *thread,
 		     const struct reef_map_entry *now);
+/* Answer a value: a small one is copied, a large one is sent from where it is,
+ * and its room is the answer's. */
+void redis_reply_found(struct redis_client *client,
+		       struct reef_map_value *value);
+/* Count a use of a key that a unit reads, where that decides what is evicted.
+ */
+void redis_count_use(struct redis_thread *thread, struct reef_map *map,
+		     const struct redis_bytes *key);
 /* Answer thread->value as a bulk. */
 void redis_reply_value(struct redis_thread *thread,
 		       struct redis_client *client);

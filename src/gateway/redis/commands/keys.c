@@ -1,61 +1,100 @@
 /* keys.c - single keys, whatever their values: whether they are there, when
  * they expire, and deleting them. */
 #include "gateway/redis/commands/access.h"
+#include "gateway/redis/commands/atomic.h"
 
 #include <errno.h>
 
 /* --- DEL, EXISTS, TOUCH, TYPE --- */
 
+/* What is done to each of several keys, and counted. */
+struct several {
+	const struct redis_request *request;
+	/* 1: it counts.  0: it does not.  Negative: answered. */
+	int (*each)(struct redis_thread *thread, struct redis_client *client,
+		    const struct redis_bytes *key);
+	int64_t count;
+};
+
+static int do_each(struct redis_thread *thread, struct redis_client *client,
+		   void *context)
+{
+	struct several *several = context;
+	uint32_t i;
+	int rc;
+
+	several->count = 0;
+	for (i = 1; i < several->request->argc; i++) {
+		if (!redis_pause(thread, client))
+			return -EPIPE;
+		rc = several->each(thread, client, &several->request->argv[i]);
+		if (rc < 0)
+			return REDIS_ANSWERED;
+		several->count += rc;
+	}
+	return 0;
+}
+
+static void count_keys(struct redis_thread *thread, struct redis_client *client,
+		       struct several *several, bool only_reads)
+{
+	const bool is_part = client->unit != NULL;
+	int rc = -ENOSPC;
+
+	if (!redis_check_sizes(thread, client, several->request, 1))
+		return;
+	if (several->request->argc > 2)
+		rc = redis_atomically_try(thread, client, do_each, several,
+					  only_reads);
+	/* One key needs nobody to hold it. And where there is no room for a
+	 * transaction, keys are deleted one by one: that makes room. */
+	if ((rc == -ENOSPC || rc == -EDQUOT) && !redis_unit_failed(client))
+		rc = do_each(thread, client, several);
+	redis_value_trim(thread);
+	if (!rc)
+		redis_reply_integer(&client->reply, several->count);
+	else if (rc != REDIS_ANSWERED && rc != -EPIPE && !is_part)
+		redis_reply_unit_failure(thread, client, rc);
+}
+
 static void run_del(struct redis_thread *thread, struct redis_client *client,
 		    const struct redis_request *request)
 {
-	int64_t deleted = 0;
-	uint32_t i;
-	int rc;
+	struct several several = {.request = request, .each = redis_delete};
 
-	for (i = 1; i < request->argc; i++) {
-		if (!redis_pause(thread, client))
-			return;
-		rc = redis_delete(thread, client, &request->argv[i]);
-		if (rc < 0)
-			return;
-		deleted += rc;
-	}
-	redis_reply_integer(&client->reply, deleted);
+	count_keys(thread, client, &several, false);
 }
 
-static void reply_count(struct redis_thread *thread,
-			struct redis_client *client,
-			const struct redis_request *request, bool is_use)
+static int is_there(struct redis_thread *thread, struct redis_client *client,
+		    const struct redis_bytes *key)
 {
-	int64_t there = 0;
-	uint32_t i;
-	int rc;
+	int rc = redis_peek_head(thread, client, key);
 
-	for (i = 1; i < request->argc; i++) {
-		if (!redis_pause(thread, client))
-			return;
-		rc = is_use ? redis_touch(thread, client, &request->argv[i])
-			    : redis_peek_head(thread, client,
-					      &request->argv[i]);
-		if (rc && rc != -ENOENT)
-			return;
-		there += rc == 0;
-	}
-	redis_value_trim(thread);
-	redis_reply_integer(&client->reply, there);
+	return rc == -ENOENT ? 0 : rc ? rc : 1;
+}
+
+static int touch_key(struct redis_thread *thread, struct redis_client *client,
+		     const struct redis_bytes *key)
+{
+	int rc = redis_touch(thread, client, key);
+
+	return rc == -ENOENT ? 0 : rc ? rc : 1;
 }
 
 static void run_exists(struct redis_thread *thread, struct redis_client *client,
 		       const struct redis_request *request)
 {
-	reply_count(thread, client, request, false);
+	struct several several = {.request = request, .each = is_there};
+
+	count_keys(thread, client, &several, true);
 }
 
 static void run_touch(struct redis_thread *thread, struct redis_client *client,
 		      const struct redis_request *request)
 {
-	reply_count(thread, client, request, true);
+	struct several several = {.request = request, .each = touch_key};
+
+	count_keys(thread, client, &several, true);
 }
 
 static void run_type(struct redis_thread *thread, struct redis_client *client,

@@ -1,181 +1,120 @@
-/* keyspace.c - what takes two keys, and clearing databases.
- *
- * RENAME and COPY read one key and put the other. A rename deletes the first
- * only if it has the version that was read, and begins anew if not; if it is
- * gone, what the second one was comes back. So nothing that others put
- * meanwhile is lost, but for a moment both keys are there. */
+/* keyspace.c - what takes two keys, and clearing databases. */
 #include "gateway/redis/commands/access.h"
-#include "gateway/redis/commands/transactions.h"
+#include "gateway/redis/commands/atomic.h"
 #include "gateway/redis/server/door.h"
 #include "kv/pieces.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <reef/error.h>
-#include <stdlib.h>
 #include <string.h>
-
-#define ATTEMPTS 1000u
 
 /* --- RENAME, RENAMENX, COPY --- */
 
 struct move {
-	const struct reef_map_value *value; /* what is to be put */
-	bool is_new;			    /* only where nothing is */
-	uint64_t placed; /* the version that we put ourselves; 0: none yet */
-	uint64_t expected;
-	/* Of a rename: what was there before, should it have to go back. */
-	bool keeps, had;
-	char *before;
-	size_t before_size;
-	uint64_t before_ms;
+	const struct redis_bytes *from, *to;
+	uint32_t from_db, to_db;
+	bool is_new;	/* only where nothing is */
+	bool is_rename; /* the first goes */
+	/* What came of it. */
+	bool was_there, is_done;
 };
 
-static int keep_before(struct move *move, const struct reef_map_entry *now)
+static bool is_same_key(const struct move *move)
 {
-	char *bytes;
-
-	move->had = now != NULL;
-	if (!now)
-		return 0;
-	bytes = realloc(move->before, now->value_size + 1);
-	if (!bytes)
-		return -ENOMEM;
-	move->before = bytes;
-	move->before_size = now->value_size;
-	move->before_ms = now->expires_ms;
-	if (now->value_size)
-		memcpy(bytes, now->value, now->value_size);
-	return 0;
+	return move->from_db == move->to_db &&
+	       move->from->size == move->to->size &&
+	       !memcmp(move->from->bytes, move->to->bytes, move->to->size);
 }
 
 static int decide_place(void *context, const struct reef_map_entry *now,
 			struct reef_map_entry *put)
 {
+	const struct redis_thread *thread = context;
+
+	(void)now;
+	put->value = thread->value.bytes;
+	put->value_size = thread->value.size;
+	put->expires_ms = thread->value.expires_ms;
+	return REEF_MAP_PUT;
+}
+
+static int decide_new(void *context, const struct reef_map_entry *now,
+		      struct reef_map_entry *put)
+{
+	return now ? REEF_MAP_LEAVE : decide_place(context, now, put);
+}
+
+static int move_key(struct redis_thread *thread, struct redis_client *client,
+		    void *context)
+{
 	struct move *move = context;
-	bool is_ours = now && move->placed && now->version == move->placed;
-	int rc;
+	int rc = move->is_rename ? redis_peek(thread, client, move->from)
+				 : redis_read(thread, client, move->from);
 
-	if (move->is_new && now && !is_ours)
-		return REEF_MAP_LEAVE;
-	rc = move->keeps && !is_ours ? keep_before(move, now) : 0;
+	move->is_done = false;
+	move->was_there = !rc;
 	if (rc)
-		return rc;
-	put->value = move->value->bytes;
-	put->value_size = move->value->size;
-	put->expires_ms = move->value->expires_ms;
-	return REEF_MAP_PUT;
-}
-
-static int decide_remove(void *context, const struct reef_map_entry *now,
-			 struct reef_map_entry *put)
-{
-	const struct move *move = context;
-
-	(void)put;
-	return now && now->version == move->expected ? REEF_MAP_DELETE
-						     : REEF_MAP_LEAVE;
-}
-
-/* Put back what was there before the rename, unless somebody has put another
- * value since. */
-static int decide_back(void *context, const struct reef_map_entry *now,
-		       struct reef_map_entry *put)
-{
-	const struct move *move = context;
-
-	if (!now || now->version != move->expected)
-		return REEF_MAP_LEAVE;
-	if (!move->had)
-		return REEF_MAP_DELETE;
-	put->value = move->before;
-	put->value_size = move->before_size;
-	put->expires_ms = move->before_ms;
-	return REEF_MAP_PUT;
-}
-
-/* Undo what a rename put, because its first key has gone meanwhile. */
-static void restore_before(struct redis_thread *thread,
-			   struct redis_client *client,
-			   const struct redis_bytes *to, struct move *move)
-{
-	struct redis_mark mark = redis_reply_mark(&client->reply);
-
-	move->expected = move->placed;
-	if (move->expected)
-		redis_change_blind(thread, client, client->db, to, decide_back,
-				   move, NULL);
-	redis_reply_rewind(&client->reply, mark);
-}
-
-/* Try to rename once. 1: renamed.  0: is_new, and the second key was there.
- * -EAGAIN: another client changed the first key meanwhile.  Others: an error
- * was answered. */
-static int try_rename(struct redis_thread *thread, struct redis_client *client,
-		      const struct redis_bytes *from,
-		      const struct redis_bytes *to, struct move *move)
-{
-	bool is_same = from->size == to->size &&
-		       !memcmp(from->bytes, to->bytes, to->size);
-	int rc = redis_peek(thread, client, from);
-
-	if (rc == -ENOENT) {
-		restore_before(thread, client, to, move);
-		redis_reply_error(&client->reply, "ERR no such key");
+		return rc == -ENOENT ? 0 : REDIS_ANSWERED;
+	if (is_same_key(move)) {
+		move->is_done = !move->is_new;
+		return 0;
 	}
-	if (rc)
-		return -EIO;
-	if (is_same)
-		return !move->is_new;
-	move->value = &thread->value;
-	move->expected = thread->value.version;
-	if (move->keeps)
-		rc = redis_change(thread, client, to, decide_place, move, NULL);
-	else
-		rc = redis_change_blind(thread, client, client->db, to,
-					decide_place, move, NULL);
-	if (rc != REEF_MAP_PUT)
-		return rc < 0 ? -EIO : 0;
-	move->placed = thread->version;
-	rc = redis_change_blind(thread, client, client->db, from, decide_remove,
-				move, NULL);
+	rc = redis_change_blind(thread, client, move->to_db, move->to,
+				move->is_new ? decide_new : decide_place,
+				thread, NULL);
 	if (rc < 0)
-		return -EIO;
-	return rc == REEF_MAP_DELETE ? 1 : -EAGAIN;
+		return REDIS_ANSWERED;
+	move->is_done = rc == REEF_MAP_PUT;
+	if (!move->is_done || !move->is_rename)
+		return 0;
+	rc = redis_delete(thread, client, move->from);
+	return rc < 0 ? REDIS_ANSWERED : 0;
 }
 
-static int rename_key(struct redis_thread *thread, struct redis_client *client,
-		      const struct redis_request *request, bool is_new)
+/* True: it was tried, and there was something to move, or is_done is false. */
+static bool move_at_once(struct redis_thread *thread,
+			 struct redis_client *client, struct move *move)
 {
-	struct move move = {.is_new = is_new, .keeps = !is_new};
-	uint32_t attempt;
-	int rc = -EAGAIN;
+	int rc = redis_atomically(thread, client, move_key, move, false);
 
-	for (attempt = 0; attempt < ATTEMPTS && rc == -EAGAIN; attempt++)
-		rc = try_rename(thread, client, &request->argv[1],
-				&request->argv[2], &move);
-	if (rc == -EAGAIN)
-		redis_reply_failure(thread, client, -EBUSY);
 	redis_value_trim(thread);
-	free(move.before);
-	return rc;
+	return !rc;
+}
+
+static void rename_key(struct redis_thread *thread, struct redis_client *client,
+		       const struct redis_request *request, bool is_new)
+{
+	struct move move = {
+		.from = &request->argv[1],
+		.to = &request->argv[2],
+		.from_db = client->db,
+		.to_db = client->db,
+		.is_new = is_new,
+		.is_rename = true,
+	};
+
+	if (!move_at_once(thread, client, &move))
+		return;
+	if (!move.was_there)
+		redis_reply_error(&client->reply, "ERR no such key");
+	else if (is_new)
+		redis_reply_integer(&client->reply, move.is_done);
+	else
+		redis_reply_status(&client->reply, "OK");
 }
 
 static void run_rename(struct redis_thread *thread, struct redis_client *client,
 		       const struct redis_request *request)
 {
-	if (rename_key(thread, client, request, false) >= 0)
-		redis_reply_status(&client->reply, "OK");
+	rename_key(thread, client, request, false);
 }
 
 static void run_renamenx(struct redis_thread *thread,
 			 struct redis_client *client,
 			 const struct redis_request *request)
 {
-	int rc = rename_key(thread, client, request, true);
-
-	if (rc >= 0)
-		redis_reply_integer(&client->reply, rc);
+	rename_key(thread, client, request, true);
 }
 
 static bool parse_copy(struct redis_thread *thread, struct redis_client *client,
@@ -224,24 +163,19 @@ static bool parse_copy(struct redis_thread *thread, struct redis_client *client,
 static void run_copy(struct redis_thread *thread, struct redis_client *client,
 		     const struct redis_request *request)
 {
-	struct move move = {.value = &thread->value};
-	uint32_t db = client->db;
+	struct move move = {
+		.from = &request->argv[1],
+		.to = &request->argv[2],
+		.from_db = client->db,
+		.to_db = client->db,
+	};
 	bool replace = false;
-	int rc;
 
-	if (!parse_copy(thread, client, request, &db, &replace))
-		return;
-	rc = redis_read(thread, client, &request->argv[1]);
-	if (rc == -ENOENT)
-		redis_reply_integer(&client->reply, 0);
-	if (rc)
+	if (!parse_copy(thread, client, request, &move.to_db, &replace))
 		return;
 	move.is_new = !replace;
-	rc = redis_change_blind(thread, client, db, &request->argv[2],
-				decide_place, &move, NULL);
-	if (rc >= 0)
-		redis_reply_integer(&client->reply, rc == REEF_MAP_PUT);
-	redis_value_trim(thread);
+	if (move_at_once(thread, client, &move))
+		redis_reply_integer(&client->reply, move.is_done);
 }
 
 /* --- FLUSHDB, FLUSHALL --- */
@@ -280,8 +214,6 @@ static bool clear_database(struct redis_thread *thread,
 	/* A map that has lost a part with a node is dropped as a whole. */
 	if (rc == -REEF_ELOST)
 		rc = redis_map_drop(thread, db);
-	if (!rc && client->transaction)
-		redis_transaction_changed(client, db, NULL);
 	if (rc < 0 && rc != -ENOENT)
 		redis_reply_failure(thread, client, rc);
 	return rc >= 0 || rc == -ENOENT;
@@ -316,8 +248,9 @@ struct redis_command redis_keyspace_commands[] = {
 	REDIS_COMMAND("rename", 3, WRITE, 1, 2, 1, run_rename),
 	REDIS_COMMAND("renamenx", 3, WRITE | REDIS_FAST, 1, 2, 1, run_renamenx),
 	REDIS_COMMAND("copy", -3, WRITE | REDIS_DENYOOM, 1, 2, 1, run_copy),
-	REDIS_COMMAND("flushdb", -1, WRITE | REDIS_LONG, 0, 0, 0, run_flushdb),
-	REDIS_COMMAND("flushall", -1, WRITE | REDIS_LONG, 0, 0, 0,
+	REDIS_COMMAND("flushdb", -1, WRITE | REDIS_LONG | REDIS_WHOLE, 0, 0, 0,
+		      run_flushdb),
+	REDIS_COMMAND("flushall", -1, WRITE | REDIS_LONG | REDIS_WHOLE, 0, 0, 0,
 		      run_flushall),
 	{0},
 };

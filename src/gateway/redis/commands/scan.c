@@ -420,14 +420,13 @@ static void run_dbsize(struct redis_thread *thread, struct redis_client *client,
 	(void)request;
 }
 
+#define READ (REDIS_READONLY | REDIS_WHOLE)
+
 struct redis_command redis_scan_commands[] = {
-	REDIS_COMMAND("scan", -2, REDIS_READONLY | REDIS_LONG, 0, 0, 0,
-		      run_scan),
-	REDIS_COMMAND("keys", 2, REDIS_READONLY | REDIS_LONG, 0, 0, 0,
-		      run_keys),
-	REDIS_COMMAND("randomkey", 1, REDIS_READONLY | REDIS_LONG, 0, 0, 0,
+	REDIS_COMMAND("scan", -2, READ | REDIS_LONG, 0, 0, 0, run_scan),
+	REDIS_COMMAND("keys", 2, READ | REDIS_LONG, 0, 0, 0, run_keys),
+	REDIS_COMMAND("randomkey", 1, READ | REDIS_LONG, 0, 0, 0,
 		      run_randomkey),
-	REDIS_COMMAND("dbsize", 1, REDIS_READONLY | REDIS_FAST, 0, 0, 0,
-		      run_dbsize),
+	REDIS_COMMAND("dbsize", 1, READ | REDIS_FAST, 0, 0, 0, run_dbsize),
 	{0},
 };

@@ -1,17 +1,18 @@
-/* strings_many.c - reading and setting several keys in shared batches.
- *
- * Each key by itself is atomic; nobody holds them together (docs/REDIS.md). */
+/* strings_many.c - reading and setting several keys: those of one command at
+ * once (atomic.h), those of several commands in shared batches. */
 #include "gateway/redis/commands/strings.h"
 
 #include "base/checksum.h"
 #include "gateway/redis/commands/access.h"
+#include "gateway/redis/commands/atomic.h"
+#include "gateway/redis/commands/transactions.h"
 #include "gateway/redis/server/task.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* --- MGET, and several GETs --- */
+/* --- several GETs --- */
 
 /* True if the answer to a call cannot be made now. A client whose calls are
  * left is_paused; here that is not known yet, so the call before tells. */
@@ -73,109 +74,215 @@ void redis_run_gets(struct redis_thread *thread, struct redis_call *calls,
 	}
 }
 
-#define MGET_FIRST 16
+static bool is_same(const struct redis_bytes *a, const struct redis_bytes *b)
+{
+	return a->size == b->size && !memcmp(a->bytes, b->bytes, a->size);
+}
 
-/* What MGET has done. */
+/* --- MGET --- */
+
+#define MGET_FIRST 16u
+/* Where a longer value was found the next keys are read one by one: there is
+ * memory for that. */
+#define MGET_LONG (64u << 10)
+
+/* The different keys of an MGET, with their values once all were read. They are
+ * answered after that, as the client takes them. */
 struct mget {
 	const struct redis_request *request;
-	struct redis_mark mark;
-	uint32_t at;   /* the next argument */
-	uint32_t most; /* keys to be read together */
+	struct reef_txn_item *found; /* the keys; map and value of each */
+	uint32_t count;
+	uint32_t *which;	/* of each argument: in found */
+	uint32_t *uses;		/* of each that is found: in the answer */
+	uint32_t *places, mask; /* by key: in found, + 1 */
 };
 
-/* An error is the whole answer, and not an element of the array, unless some
- * elements were sent already. False: that was the whole answer. */
-static bool reply_mget_error(struct redis_thread *thread,
-			     struct redis_client *client,
-			     const struct mget *mget,
-			     const struct redis_bytes *key, int rc)
+static bool begin_mget(struct mget *mget)
 {
-	bool is_whole = redis_reply_has_mark(&client->reply, mget->mark);
+	const size_t keys = mget->request->argc - 1;
 
-	if (is_whole)
-		redis_reply_rewind(&client->reply, mget->mark);
-	redis_reply_key_failure(thread, client, key, rc);
-	return !is_whole;
-}
-
-/* Answer a long value of MGET by itself, once the answers before it are sent.
- * False: the command ends. */
-static bool reply_mget_long(struct redis_thread *thread,
-			    struct redis_client *client,
-			    const struct mget *mget)
-{
-	const struct redis_bytes *key = &mget->request->argv[mget->at];
-	struct reef_map *map;
-	int rc;
-
-	if (!redis_pause(thread, client))
+	while (mget->mask < 2 * keys)
+		mget->mask = 2 * mget->mask + 1;
+	mget->found = calloc(keys, sizeof(*mget->found));
+	mget->which = calloc(2 * keys + mget->mask + 1, sizeof(*mget->which));
+	if (!mget->found || !mget->which)
 		return false;
-	rc = redis_map_try(thread, client->db, &map);
-	if (!rc)
-		rc = redis_read_long(thread, client, map, key);
-	if (!rc)
-		rc = redis_reply_item(thread, client, 0);
-	return !rc || reply_mget_error(thread, client, mget, key, rc);
+	mget->uses = mget->which + keys;
+	mget->places = mget->uses + keys;
+	return true;
 }
 
-/* Answer the next keys, up to a long value. False: the command ends. */
-static bool reply_mget_some(struct redis_thread *thread,
-			    struct redis_client *client, struct mget *mget)
+static void end_mget(struct redis_thread *thread, struct redis_client *client,
+		     struct mget *mget)
 {
-	const struct redis_bytes *keys = &mget->request->argv[mget->at];
-	uint32_t i, count = mget->request->argc - mget->at;
+	for (uint32_t i = 0; mget->found && i < mget->count; i++)
+		redis_spare_give(&thread->spare, mget->found[i].value.room,
+				 mget->found[i].value.room_size);
+	free(mget->found);
+	free(mget->which);
+	client->scratch = 0;
+}
+
+/* Find out which keys are different ones. */
+static void note_keys(struct mget *mget)
+{
+	const struct redis_bytes *argv = mget->request->argv;
+	uint32_t i, at;
+
+	for (i = 1; i < mget->request->argc; i++) {
+		const struct redis_bytes *key = &argv[i];
+
+		/* The seed is an address, so that nobody outside can choose
+		 * keys that collide. */
+		at = (uint32_t)reef_hash(key->bytes, key->size,
+					 (uintptr_t)mget->places);
+		for (;; at++) {
+			const uint32_t place = mget->places[at & mget->mask];
+
+			if (!place ||
+			    is_same(&argv[mget->uses[place - 1]], key))
+				break;
+		}
+		/* Until all are noted, uses has the first argument of each. */
+		if (!mget->places[at & mget->mask]) {
+			mget->uses[mget->count] = i;
+			mget->places[at & mget->mask] = ++mget->count;
+		}
+		mget->which[i - 1] = mget->places[at & mget->mask] - 1;
+	}
+}
+
+/* Read the next keys, `most` at most. The bytes of the arguments may lie
+ * elsewhere after a pause. */
+static int read_some(struct redis_thread *thread, struct redis_client *client,
+		     struct mget *mget, uint32_t from, uint32_t most)
+{
+	uint32_t i, count = mget->count - from;
 	struct reef_map *map;
 	int rc = redis_map_try(thread, client->db, &map);
 
-	if (count > mget->most)
-		count = mget->most;
-	if (!rc)
-		rc = redis_read_many(thread, client, map, keys, count);
-	for (i = 0; i < count; i++, mget->at++) {
-		int status = rc;
+	count = count < most ? count : most;
+	for (i = from; i < from + count && !rc; i++) {
+		const struct redis_bytes *key =
+			&mget->request->argv[mget->uses[i]];
 
-		if (!rc && redis_item_is_long(thread, i))
-			break;
-		if (!rc)
-			status = redis_reply_item(thread, client, i);
-		if (status &&
-		    !reply_mget_error(thread, client, mget, &keys[i], status))
-			return false;
+		mget->found[i].map = map;
+		mget->found[i].key = key->bytes;
+		mget->found[i].key_size = key->size;
+		if (!client->no_touch)
+			redis_count_use(thread, map, key);
 	}
-	/* Looking up many is in vain where long values stand in a row. */
-	mget->most = i == count ? REDIS_MANY_MAX : i ? MGET_FIRST : 1;
-	if (i == count)
-		return true;
-	if (!reply_mget_long(thread, client, mget))
-		return false;
-	mget->at++;
-	return true;
+	if (!rc)
+		rc = reef_txn_take_many(client->unit->txn, &mget->found[from],
+					count);
+	redis_unit_note(client, rc);
+	return rc ? rc : (int)count;
+}
+
+static int read_all(struct redis_thread *thread, struct redis_client *client,
+		    void *context)
+{
+	struct mget *mget = context;
+	uint32_t from = 0, most = MGET_FIRST;
+	int rc;
+
+	client->scratch = 0;
+	while (from < mget->count) {
+		if (!redis_pause(thread, client))
+			return -EPIPE;
+		rc = read_some(thread, client, mget, from, most);
+		if (rc < 0)
+			return rc;
+		for (most = REDIS_MANY_MAX; rc; rc--, from++) {
+			client->scratch += mget->found[from].value.room_size;
+			if (mget->found[from].value.size > MGET_LONG)
+				most = 1;
+		}
+	}
+	return 0;
+}
+
+/* Answer a value that is still needed: its room goes with its last use. */
+static void reply_one(struct redis_thread *thread, struct redis_client *client,
+		      struct mget *mget, uint32_t index)
+{
+	struct reef_map_value *value = &mget->found[index].value, copy = {0};
+
+	if (--mget->uses[index] == 0 || value->size < REDIS_PIECE_MIN) {
+		redis_reply_found(client, value);
+		return;
+	}
+	copy.room =
+		redis_spare_take(&thread->spare, value->size, &copy.room_size);
+	if (!copy.room) {
+		redis_reply_break(&client->reply);
+		return;
+	}
+	memcpy(copy.room, value->bytes, value->size);
+	redis_reply_bulk_owned(&client->reply, copy.room, value->size,
+			       copy.room, copy.room_size);
+}
+
+static void reply_all(struct redis_thread *thread, struct redis_client *client,
+		      struct mget *mget)
+{
+	const uint32_t keys = mget->request->argc - 1;
+	uint32_t i;
+
+	memset(mget->uses, 0, keys * sizeof(*mget->uses));
+	for (i = 0; i < keys; i++)
+		mget->uses[mget->which[i]]++;
+	redis_reply_array(&client->reply, keys);
+	for (i = 0; i < keys; i++) {
+		const struct reef_txn_item *item = &mget->found[mget->which[i]];
+
+		if (client->watches)
+			redis_transaction_saw(
+				client, client->db, &mget->request->argv[i + 1],
+				item->status ? 0 : item->value.version);
+		if (item->status) {
+			thread->stats.keyspace_misses++;
+			redis_reply_null(&client->reply);
+		} else {
+			thread->stats.keyspace_hits++;
+			reply_one(thread, client, mget, mget->which[i]);
+		}
+		if (!redis_pause(thread, client))
+			return;
+	}
 }
 
 static void run_mget(struct redis_thread *thread, struct redis_client *client,
 		     const struct redis_request *request)
 {
-	struct mget mget = {
-		.request = request,
-		.mark = redis_reply_mark(&client->reply),
-		.at = 1,
-		.most = MGET_FIRST,
-	};
+	struct mget mget = {.request = request, .mask = 1};
 
-	redis_reply_array(&client->reply, request->argc - 1);
-	while (mget.at < request->argc) {
-		if (!reply_mget_some(thread, client, &mget) ||
-		    !redis_pause(thread, client))
+	/* One key is read by itself; it is an array of one all the same. */
+	if (request->argc == 2) {
+		int rc = redis_read(thread, client, &request->argv[1]);
+
+		if (rc && rc != -ENOENT)
 			return;
+		redis_reply_array(&client->reply, 1);
+		if (rc)
+			redis_reply_null(&client->reply);
+		else
+			redis_reply_value(thread, client);
+		return;
 	}
+	if (!redis_check_sizes(thread, client, request, 1))
+		return;
+	if (!begin_mget(&mget)) {
+		redis_reply_failure(thread, client, -ENOMEM);
+	} else {
+		note_keys(&mget);
+		if (!redis_atomically(thread, client, read_all, &mget, true))
+			reply_all(thread, client, &mget);
+	}
+	end_mget(thread, client, &mget);
 }
 
 /* --- MSET, MSETNX, and several SETs --- */
-
-static bool is_same(const struct redis_bytes *a, const struct redis_bytes *b)
-{
-	return a->size == b->size && !memcmp(a->bytes, b->bytes, a->size);
-}
 
 #define PENDING 1 /* a status: not put yet */
 
@@ -309,218 +416,82 @@ void redis_run_sets(struct redis_thread *thread, struct redis_call *calls,
 	}
 }
 
-/* Put any number of pairs. False: an error was answered. */
-static bool put_pairs(struct redis_thread *thread, struct redis_client *client,
-		      const struct redis_bytes *pairs, uint32_t count)
-{
-	struct putting putting;
-	struct reef_map *map;
-	uint32_t i, done;
-
-	for (; count; count -= done, pairs += 2 * done) {
-		if (!redis_pause(thread, client))
-			return false;
-		/* Within EXEC, or with keys watched, each pair is a change of
-		 * its own, which must meet the watched version. */
-		if (client->transaction || client->watches || count == 1) {
-			if (redis_put(thread, client, &pairs[0], &pairs[1], 0))
-				return false;
-			done = 1;
-			continue;
-		}
-		if (!redis_map(thread, client, &map))
-			return false;
-		done = count < REDIS_MANY_MAX ? count : REDIS_MANY_MAX;
-		putting.pairs = pairs;
-		putting.count = done;
-		put_together(thread, map, &putting);
-		for (i = 0; i < done; i++) {
-			if (!putting.status[i])
-				continue;
-			redis_reply_key_failure(thread, client, &pairs[2 * i],
-						putting.status[i]);
-			return false;
-		}
-	}
-	return true;
-}
-
-static bool has_pairs(struct redis_client *client,
+static bool has_pairs(struct redis_thread *thread, struct redis_client *client,
 		      const struct redis_request *request)
 {
-	if (request->argc % 2 == 0)
-		redis_reply_arity(client, client->command);
-	return request->argc % 2 == 1;
+	if (request->argc % 2 == 1)
+		return redis_check_sizes(thread, client, request, 2);
+	redis_reply_arity(client, client->command);
+	return false;
+}
+
+struct pairs {
+	const struct redis_request *request;
+	bool if_absent; /* nothing is put if a key is there */
+	bool is_done;
+};
+
+/* Find out whether a key is there.  1: one is.  Negative: an error. */
+static int is_one_there(struct redis_thread *thread,
+			struct redis_client *client, const struct pairs *pairs)
+{
+	uint32_t i;
+	int rc;
+
+	for (i = 1; i < pairs->request->argc; i += 2) {
+		if (!redis_pause(thread, client))
+			return -EPIPE;
+		rc = redis_peek_head(thread, client, &pairs->request->argv[i]);
+		if (rc != -ENOENT)
+			return rc ? REDIS_ANSWERED : 1;
+	}
+	return 0;
+}
+
+static int put_pairs(struct redis_thread *thread, struct redis_client *client,
+		     void *context)
+{
+	struct pairs *pairs = context;
+	const struct redis_bytes *argv = pairs->request->argv;
+	int rc = pairs->if_absent ? is_one_there(thread, client, pairs) : 0;
+	uint32_t i;
+
+	pairs->is_done = !rc;
+	if (rc)
+		return rc < 0 ? rc : 0;
+	for (i = 1; i < pairs->request->argc; i += 2) {
+		if (!redis_pause(thread, client))
+			return -EPIPE;
+		if (redis_put(thread, client, &argv[i], &argv[i + 1], 0))
+			return REDIS_ANSWERED;
+	}
+	return 0;
 }
 
 static void run_mset(struct redis_thread *thread, struct redis_client *client,
 		     const struct redis_request *request)
 {
-	if (has_pairs(client, request) &&
-	    put_pairs(thread, client, &request->argv[1], request->argc / 2))
-		redis_reply_status(&client->reply, "OK");
-}
-
-/* What MSETNX inserted so far: a version for each pair, 0: none, or a later
- * pair has the same key. */
-struct inserts {
-	const struct redis_request *request;
-	uint64_t *versions;
-	/* By key, the last pair that has it, + 1; mask: of places. There may be
-	 * half a million, and they must not be compared with each other. */
-	uint32_t *places, mask;
-};
-
-struct insert {
-	const struct redis_bytes *value;
-	uint64_t expected; /* 0: it must not be there */
-};
-
-static int decide_insert(void *context, const struct reef_map_entry *now,
-			 struct reef_map_entry *put)
-{
-	const struct insert *insert = context;
-
-	if ((now ? now->version : 0) != insert->expected)
-		return REEF_MAP_LEAVE;
-	if (!insert->value)
-		return REEF_MAP_DELETE;
-	put->value = insert->value->bytes;
-	put->value_size = insert->value->size;
-	return REEF_MAP_PUT;
-}
-
-/* The place of a key: there the last pair that has it is noted, + 1. */
-static uint32_t *place_of(const struct inserts *inserts, uint32_t pair)
-{
-	const struct redis_bytes *argv = inserts->request->argv;
-	const struct redis_bytes *key = &argv[1 + 2 * pair];
-	uint32_t *place, at;
-
-	/* The seed is an address, so that nobody outside can choose keys that
-	 * collide. */
-	at = (uint32_t)reef_hash(key->bytes, key->size,
-				 (uintptr_t)inserts->places);
-	for (;; at++) {
-		place = &inserts->places[at & inserts->mask];
-		if (!*place || is_same(&argv[1 + 2 * (*place - 1)], key))
-			return place;
-	}
-}
-
-static bool begin_inserts(struct inserts *inserts)
-{
-	const uint32_t pairs = inserts->request->argc / 2;
-
-	while (inserts->mask < 2 * pairs)
-		inserts->mask = 2 * inserts->mask + 1;
-	/* One more than needed: calloc may return NULL for 0 bytes. */
-	inserts->versions =
-		calloc((size_t)pairs + 1, sizeof(*inserts->versions));
-	inserts->places =
-		calloc((size_t)inserts->mask + 1, sizeof(*inserts->places));
-	return inserts->versions && inserts->places;
-}
-
-/* Insert one pair. 1: we inserted it.  0: the key was there.  Negative: an
- * error was answered. */
-static int insert_pair(struct redis_thread *thread, struct redis_client *client,
-		       const struct inserts *inserts, uint32_t pair)
-{
-	const struct redis_bytes *argv = &inserts->request->argv[1 + 2 * pair];
-	struct insert insert = {.value = &argv[1]};
-	struct reef_map_entry ahead = {.value = argv[1].bytes,
-				       .value_size = argv[1].size};
-	uint32_t *place = place_of(inserts, pair);
-	uint64_t *before;
+	struct pairs pairs = {.request = request};
 	int rc;
 
-	rc = redis_change_blind(thread, client, client->db, argv, decide_insert,
-				&insert, &ahead);
-	if (rc == REEF_MAP_LEAVE) {
-		if (!*place)
-			return 0;
-		before = &inserts->versions[*place - 1];
-		insert.expected = *before;
-		rc = redis_change(thread, client, argv, decide_insert, &insert,
-				  &ahead);
-		if (rc == REEF_MAP_PUT)
-			*before = 0;
-	}
-	if (rc == REEF_MAP_PUT) {
-		inserts->versions[pair] = thread->version;
-		*place = pair + 1;
-	}
-	return rc < 0 ? rc : rc == REEF_MAP_PUT;
-}
-
-static void remove_inserted(struct redis_thread *thread,
-			    struct redis_client *client,
-			    const struct inserts *inserts, uint32_t pairs)
-{
-	struct redis_mark mark;
-	struct insert insert = {0};
-	uint32_t i;
-
-	for (i = 0; i < pairs; i++) {
-		/* They are removed even if the client is gone. */
-		redis_pause(thread, client);
-		mark = redis_reply_mark(&client->reply);
-		insert.expected = inserts->versions[i];
-		if (insert.expected)
-			redis_change_blind(thread, client, client->db,
-					   &inserts->request->argv[1 + 2 * i],
-					   decide_insert, &insert, NULL);
-		redis_reply_rewind(&client->reply, mark);
-	}
-}
-
-/* Insert all pairs, one after the other; if a key is there, those before it are
- * removed again. Others can see some of them meanwhile (docs/REDIS.md). */
-static void insert_pairs(struct redis_thread *thread,
-			 struct redis_client *client,
-			 const struct inserts *inserts)
-{
-	uint32_t i, pairs = inserts->request->argc / 2;
-	int rc = 1;
-
-	for (i = 0; i < pairs && rc == 1; i++) {
-		rc = insert_pair(thread, client, inserts, i);
-		if (rc == 1 && !redis_pause(thread, client))
-			rc = -EIO;
-	}
-	if (rc != 1)
-		remove_inserted(thread, client, inserts, i);
-	if (rc >= 0)
-		redis_reply_integer(&client->reply, rc);
+	if (!has_pairs(thread, client, request))
+		return;
+	if (request->argc == 3)
+		rc = put_pairs(thread, client, &pairs);
+	else
+		rc = redis_atomically(thread, client, put_pairs, &pairs, false);
+	if (!rc)
+		redis_reply_status(&client->reply, "OK");
 }
 
 static void run_msetnx(struct redis_thread *thread, struct redis_client *client,
 		       const struct redis_request *request)
 {
-	struct inserts inserts = {.request = request};
-	uint32_t i;
-	int rc;
+	struct pairs pairs = {.request = request, .if_absent = true};
 
-	if (!has_pairs(client, request))
-		return;
-	/* Keys are looked at first, so that inserted ones seldom have to be
-	 * removed again. */
-	for (i = 1; i < request->argc; i += 2) {
-		if (!redis_pause(thread, client))
-			return;
-		rc = redis_peek_head(thread, client, &request->argv[i]);
-		if (rc == 0)
-			redis_reply_integer(&client->reply, 0);
-		if (rc != -ENOENT)
-			return;
-	}
-	if (begin_inserts(&inserts))
-		insert_pairs(thread, client, &inserts);
-	else
-		redis_reply_failure(thread, client, -ENOMEM);
-	free(inserts.versions);
-	free(inserts.places);
+	if (has_pairs(thread, client, request) &&
+	    !redis_atomically(thread, client, put_pairs, &pairs, false))
+		redis_reply_integer(&client->reply, pairs.is_done);
 }
 
 #define PUT (REDIS_WRITE | REDIS_DENYOOM)

@@ -31,6 +31,9 @@ enum redis_command_flags {
 	REDIS_NO_MULTI = 1 << 14, /* refused in a transaction */
 	REDIS_MOVABLE_KEYS = 1 << 15,
 	REDIS_ALLOW_BUSY = 1 << 16,
+	/* Ours: it is about whole databases, which no transaction holds: EXEC
+	 * commits what stands before it. */
+	REDIS_WHOLE = 1 << 28,
 	/* Ours: it may take long, and calls redis_pause. */
 	REDIS_LONG = 1 << 29,
 	/* Ours: it is run at once within a transaction, too. */

@@ -1,5 +1,4 @@
-/* transactions.c - MULTI, EXEC, DISCARD, WATCH, UNWATCH: optimistic, on the
- * versions of keys.
+/* transactions.c - MULTI, EXEC, DISCARD, WATCH, UNWATCH.
  *
  *	        MULTI              a request
  *	(none) -------> (queueing) ---------> (queueing)
@@ -11,21 +10,23 @@
  *	   |  spoilt, stale   |
  *	   +------------------+
  *
- * (1) WATCH remembers the version of a key; 0: it is not there. EXEC reads all
- *     watched keys again, and runs nothing if one has another version.
- * (2) The first change of a watched key within EXEC is made only if the key
- *     still has the version of WATCH. If not, and nothing was changed before,
- *     the answers so far and what was set in the connection are forgotten: it
- *     is as if EXEC had not begun. So WATCH, GET, MULTI, SET, EXEC is a true
- *     compare-and-set on one key. A key that was not there at WATCH may have
- *     been there meanwhile, and EXEC runs; but not if this client has seen it
- *     (redis_transaction_saw).
- * (3) The changes of one EXEC become visible one after the other, and commands
- *     of other clients can come in between (docs/REDIS.md). */
+ * (1) WATCH remembers the version of a key; 0: it is not there. A key that was
+ *     not there at WATCH may have been there meanwhile, and EXEC runs; but not
+ *     if this client has seen it (redis_transaction_saw).
+ * (2) EXEC is one unit (atomic.h): it reads all watched keys, and ends with
+ *     null if one has another version; else it runs the queue. All of it
+ *     happens at one moment. If it has to run again, the answers so far and
+ *     what was set in the connection are forgotten before.
+ * (3) Commands on whole databases (REDIS_WHOLE) cut it: what stands between two
+ *     of them is a unit. Until a part has changed something, each of them looks
+ *     at the watched keys.
+ * (4) A command that fails for what it was asked does so alone. What goes wrong
+ *     with the unit is EXEC's answer, and nothing has happened. */
 #include "gateway/redis/commands/transactions.h"
 
 #include "base/checksum.h"
 #include "gateway/redis/commands/access.h"
+#include "gateway/redis/commands/atomic.h"
 #include "gateway/redis/server/door.h"
 
 #include <errno.h>
@@ -43,16 +44,13 @@ struct redis_transaction {
 	struct queued **queue;
 	uint32_t count, room;
 	uint64_t bytes;
-	bool is_spoilt;	 /* a request was refused: nothing will run */
-	bool is_running; /* EXEC runs the queue */
-	bool has_changed, is_stale;
+	bool is_spoilt; /* a request was refused: nothing will run */
 };
 
 struct watch {
 	uint32_t db;
 	struct redis_bytes key; /* malloc's */
 	uint64_t version;
-	bool is_spent; /* changed by this EXEC */
 };
 
 /* A client may watch no more keys: each takes memory for as long as the client
@@ -374,40 +372,33 @@ static void run_unwatch(struct redis_thread *thread,
 	redis_reply_status(&client->reply, "OK");
 }
 
-/* Check a watched key. 1: it is as it was.  0: it has changed.  Negative: an
- * error was answered. The value is not read: it may be large, and reading it
- * would count as a use of the key. */
-static int check_watch(struct redis_thread *thread, struct redis_client *client,
-		       const struct watch *watch)
-{
-	struct reef_map *map;
-	int rc;
-
-	if (!redis_map_of(thread, client, watch->db, &map))
-		return -EIO;
-	rc = reef_map_look(map, watch->key.bytes, watch->key.size,
-			   &thread->value);
-	if (rc && rc != -ENOENT) {
-		redis_reply_failure(thread, client, rc);
-		return rc;
-	}
-	return (rc ? 0 : thread->value.version) == watch->version;
-}
-
-/* Check all watched keys, with the results of check_watch. */
+/* Check all watched keys, within a unit.  1: they are as they were.  0: one has
+ * changed.  Negative: the unit, or the client, has come to an end. */
 static int check_watches(struct redis_thread *thread,
 			 struct redis_client *client)
 {
 	const struct redis_watches *watches = client->watches;
-	int rc = !watches || !watches->is_stale;
+	const struct watch *watch;
+	struct reef_map *map;
 	uint32_t i;
+	int rc;
 
-	for (i = 0; watches && i < watches->count && rc == 1; i++) {
+	for (i = 0; i < watches->count; i++) {
 		if (!redis_pause(thread, client))
-			return -EIO;
-		rc = check_watch(thread, client, &watches->all[i]);
+			return -EPIPE;
+		watch = &watches->all[i];
+		rc = redis_map_try(thread, watch->db, &map);
+		redis_unit_note(client, rc);
+		if (!rc)
+			rc = redis_unit_read(client, map, &watch->key,
+					     &thread->value);
+		if (rc && rc != -ENOENT)
+			return rc;
+		if ((rc ? 0 : thread->value.version) != watch->version)
+			return 0;
 	}
-	return rc;
+	redis_value_trim(thread);
+	return 1;
 }
 
 void redis_transaction_saw(struct redis_client *client, uint32_t db,
@@ -415,7 +406,7 @@ void redis_transaction_saw(struct redis_client *client, uint32_t db,
 {
 	const struct watch *watch;
 
-	if (client->transaction && client->transaction->is_running)
+	if (client->unit)
 		return;
 	watch = find_watch(client->watches, db, key);
 	if (watch && watch->version != version)
@@ -423,42 +414,6 @@ void redis_transaction_saw(struct redis_client *client, uint32_t db,
 }
 
 /* --- running --- */
-
-bool redis_transaction_expects(const struct redis_client *client, uint32_t db,
-			       const struct redis_bytes *key, uint64_t *version)
-{
-	const struct watch *watch;
-
-	if (!client->watches || !client->transaction ||
-	    !client->transaction->is_running)
-		return false;
-	watch = find_watch(client->watches, db, key);
-	if (!watch || watch->is_spent)
-		return false;
-	*version = watch->version;
-	return true;
-}
-
-void redis_transaction_changed(struct redis_client *client, uint32_t db,
-			       const struct redis_bytes *key)
-{
-	struct watch *watch;
-
-	client->transaction->has_changed = true;
-	client->is_held = false; /* nothing is taken back from now on */
-	if (!client->watches)
-		return;
-	watch = key ? find_watch(client->watches, db, key) : NULL;
-	if (watch)
-		watch->is_spent = true;
-}
-
-bool redis_transaction_conflict(struct redis_client *client)
-{
-	if (!client->transaction->has_changed)
-		client->transaction->is_stale = true;
-	return client->transaction->is_stale;
-}
 
 /* What queued commands may set in the connection. */
 struct connection {
@@ -483,7 +438,7 @@ static bool copy_text(const char *text, char **out)
 	return *out || !text;
 }
 
-/* Only who watches can meet a conflict.  -ENOMEM. */
+/* -ENOMEM. */
 static int save_connection(const struct redis_client *client,
 			   struct connection *saved)
 {
@@ -495,10 +450,9 @@ static int save_connection(const struct redis_client *client,
 		.no_evict = client->no_evict,
 		.no_touch = client->no_touch,
 	};
-	if (!client->watches ||
-	    (copy_text(client->name, &saved->name) &&
-	     copy_text(client->library, &saved->library) &&
-	     copy_text(client->library_version, &saved->library_version)))
+	if (copy_text(client->name, &saved->name) &&
+	    copy_text(client->library, &saved->library) &&
+	    copy_text(client->library_version, &saved->library_version))
 		return 0;
 	free_connection(saved);
 	return -ENOMEM;
@@ -526,64 +480,204 @@ static void restore_connection(struct redis_client *client,
 	swap_text(&client->library_version, &saved->library_version);
 }
 
-static void run_queue(struct redis_thread *thread, struct redis_client *client)
-{
-	struct redis_transaction *transaction = client->transaction;
-	struct redis_mark mark;
-	struct connection saved;
-	struct queued *queued;
-	uint32_t i;
-	int rc;
+/* EXEC under way. */
+struct exec {
+	struct redis_transaction *transaction;
+	struct redis_mark begin; /* of the whole answer */
+	struct connection saved; /* as it was then */
+	uint32_t at, end;	 /* the part that is a unit */
+	struct redis_mark mark;	 /* of that part */
+	struct connection part;	 /* as it was then */
+	bool has_changed;	 /* a part before it has */
+	bool is_stale;
+};
 
-	rc = save_connection(client, &saved);
+/* Take back what the last attempt at this part did. */
+static int begin_again(struct redis_client *client, struct exec *exec)
+{
+	restore_connection(client, &exec->part);
+	free_connection(&exec->part);
+	redis_reply_rewind(&client->reply, exec->mark);
+	return save_connection(client, &exec->part);
+}
+
+static int run_part(struct redis_thread *thread, struct redis_client *client,
+		    void *context)
+{
+	struct exec *exec = context;
+	int rc = 0;
+
+	if (client->unit && client->unit->attempt > 1)
+		rc = begin_again(client, exec);
+	if (rc)
+		return redis_unit_note(client, rc);
+	if (client->unit && client->watches && !exec->has_changed) {
+		rc = check_watches(thread, client);
+		exec->is_stale = rc == 0;
+		if (rc != 1)
+			return rc ? rc : REDIS_ANSWERED;
+	}
+	for (uint32_t i = exec->at; i < exec->end; i++) {
+		const struct queued *queued = exec->transaction->queue[i];
+
+		redis_run(thread, client, queued->command, &queued->request);
+		if (redis_unit_failed(client))
+			return client->unit->rc;
+		if (!redis_pause(thread, client))
+			return -EPIPE;
+	}
+	return 0;
+}
+
+/* Answer what has befallen a part: if nothing was done or sent before it, all
+ * of EXEC has failed (false), else each command of the part. */
+static bool reply_part_failure(struct redis_thread *thread,
+			       struct redis_client *client, struct exec *exec,
+			       int rc)
+{
+	if (exec->has_changed ||
+	    !redis_reply_has_mark(&client->reply, exec->begin)) {
+		redis_reply_rewind(&client->reply, exec->mark);
+		for (uint32_t i = exec->at; i < exec->end; i++)
+			redis_reply_unit_failure(thread, client, rc);
+		return true;
+	}
+	redis_reply_rewind(&client->reply, exec->begin);
+	if (rc == -ENOSPC || rc == -EDQUOT)
+		redis_reply_error(&client->reply,
+				  "EXECABORT Transaction discarded because of: "
+				  "OOM command not allowed when used memory > "
+				  "'maxmemory'.");
+	else
+		redis_reply_unit_failure(thread, client, rc);
+	return false;
+}
+
+/* Which commands are the next part; true if it is a unit. */
+static bool find_part(const struct redis_client *client, struct exec *exec)
+{
+	struct queued *const *queue = exec->transaction->queue;
+	bool has_keys = client->watches && !exec->has_changed;
+
+	for (exec->end = exec->at; exec->end < exec->transaction->count;
+	     exec->end++) {
+		const struct redis_command *command = queue[exec->end]->command;
+
+		if (command->flags & REDIS_WHOLE)
+			break;
+		has_keys |= command->first_key != 0;
+	}
+	return has_keys;
+}
+
+static bool has_writes(const struct exec *exec)
+{
+	for (uint32_t i = exec->at; i < exec->end; i++)
+		if (exec->transaction->queue[i]->command->flags & REDIS_WRITE)
+			return true;
+	return false;
+}
+
+/* Run a part as a unit. False: EXEC ends with it. */
+static bool run_unit(struct redis_thread *thread, struct redis_client *client,
+		     struct exec *exec)
+{
+	int rc = save_connection(client, &exec->part);
+
+	/* What it answers may have to be taken back. */
+	redis_reply_hold(&client->reply);
+	client->is_held = true;
+	exec->mark = redis_reply_mark(&client->reply);
+	if (!rc) {
+		rc = redis_atomically_try(thread, client, run_part, exec,
+					  false);
+		if (rc && rc != -EPIPE)
+			restore_connection(client, &exec->part);
+		free_connection(&exec->part);
+	}
+	if (rc == -EPIPE || exec->is_stale)
+		return false;
+	if (rc && !reply_part_failure(thread, client, exec, rc))
+		return false;
+	exec->has_changed |= has_writes(exec);
+	client->is_held = client->watches && !exec->has_changed;
+	return true;
+}
+
+/* Run the next part, or the one command that cuts the queue. False: EXEC ends
+ * with it. */
+static bool run_next(struct redis_thread *thread, struct redis_client *client,
+		     struct exec *exec)
+{
+	const bool is_unit = find_part(client, exec);
+
+	if (is_unit && !run_unit(thread, client, exec))
+		return false;
+	if (!is_unit && run_part(thread, client, exec))
+		return false;
+	exec->at = exec->end;
+	if (exec->at == exec->transaction->count)
+		return true;
+	exec->end = exec->at + 1;
+	exec->has_changed |= has_writes(exec);
+	if (run_part(thread, client, exec))
+		return false;
+	exec->at++;
+	return true;
+}
+
+static void run_queue(struct redis_thread *thread, struct redis_client *client,
+		      struct exec *exec)
+{
+	bool goes_on = true;
+
+	redis_reply_hold(&client->reply);
+	exec->begin = redis_reply_mark(&client->reply);
+	redis_reply_array(&client->reply, exec->transaction->count);
+	while (goes_on && exec->at < exec->transaction->count)
+		goes_on = run_next(thread, client, exec);
+	/* An empty queue still looks at what is watched. */
+	if (!exec->transaction->count && client->watches)
+		run_unit(thread, client, exec);
+	client->is_held = false;
+	if (exec->is_stale && !client->is_dead) {
+		restore_connection(client, &exec->saved);
+		redis_reply_rewind(&client->reply, exec->begin);
+		redis_reply_null_array(&client->reply);
+	}
+}
+
+static void exec_queue(struct redis_thread *thread, struct redis_client *client)
+{
+	struct exec exec = {.transaction = client->transaction};
+	int rc = save_connection(client, &exec.saved);
+
 	if (rc) {
 		redis_reply_failure(thread, client, rc);
 		return;
 	}
-	/* As long as a conflict may be met, the answers may have to be taken
-	 * back. */
-	client->is_held = client->watches != NULL;
-	redis_reply_hold(&client->reply);
-	mark = redis_reply_mark(&client->reply);
-	transaction->is_running = true;
-	redis_reply_array(&client->reply, transaction->count);
-	for (i = 0; i < transaction->count && !transaction->is_stale; i++) {
-		queued = transaction->queue[i];
-		redis_run(thread, client, queued->command, &queued->request);
-		if (!redis_pause(thread, client))
-			break;
-	}
-	client->is_held = false;
-	if (transaction->is_stale && !client->is_dead) {
-		restore_connection(client, &saved);
-		redis_reply_rewind(&client->reply, mark);
-		redis_reply_null_array(&client->reply);
-	}
-	free_connection(&saved);
+	run_queue(thread, client, &exec);
+	free_connection(&exec.saved);
 }
 
 static void run_exec(struct redis_thread *thread, struct redis_client *client,
 		     const struct redis_request *request)
 {
 	const struct redis_command *self = client->command;
-	int rc;
 
 	(void)request;
 	if (!client->transaction) {
 		redis_reply_error(&client->reply, "ERR EXEC without MULTI");
 		return;
 	}
-	if (client->transaction->is_spoilt) {
+	if (client->transaction->is_spoilt)
 		redis_reply_error(&client->reply,
 				  "EXECABORT Transaction discarded because of "
 				  "previous errors.");
-	} else {
-		rc = check_watches(thread, client);
-		if (rc == 1)
-			run_queue(thread, client);
-		else if (rc == 0)
-			redis_reply_null_array(&client->reply);
-	}
+	else if (client->watches && client->watches->is_stale)
+		redis_reply_null_array(&client->reply);
+	else
+		exec_queue(thread, client);
 	client->command = self;
 	redis_transaction_reset(client);
 }

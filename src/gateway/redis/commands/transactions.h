@@ -1,4 +1,4 @@
-/* transactions.h - what access.c must know of a transaction under way.
+/* transactions.h - what others must know of a transaction under way.
  *
  * Thread: as redis_thread. */
 #ifndef REEF_GATEWAY_REDIS_COMMANDS_TRANSACTIONS_H
@@ -6,12 +6,6 @@
 
 #include "gateway/redis/server/client.h"
 
-/* True if a key that is to be changed now must have the version it was watched
- * with: at the first change of a watched key within EXEC. *version 0: it must
- * not be there. */
-bool redis_transaction_expects(const struct redis_client *client, uint32_t db,
-			       const struct redis_bytes *key,
-			       uint64_t *version);
 /* Note that the client has seen a key with that version (0: it is not there).
  * If it watches the key and the version is another by now, EXEC will not run: a
  * key that came and went again since WATCH looks to EXEC as if nothing had
@@ -19,14 +13,6 @@ bool redis_transaction_expects(const struct redis_client *client, uint32_t db,
 #define REDIS_VERSION_CHANGED UINT64_MAX /* by the client itself */
 void redis_transaction_saw(struct redis_client *client, uint32_t db,
 			   const struct redis_bytes *key, uint64_t version);
-/* Note that the transaction has changed a key; NULL: many. */
-void redis_transaction_changed(struct redis_client *client, uint32_t db,
-			       const struct redis_bytes *key);
-/* A key that EXEC is to change has another version than it was watched with.
- * True: EXEC ends here, as if it had not begun. False: other keys were changed
- * already, so this one is changed all the same. */
-bool redis_transaction_conflict(struct redis_client *client);
-
 /* How many commands wait for EXEC, and their bytes; -1: there is no
  * transaction. */
 int64_t redis_transaction_size(const struct redis_client *client,

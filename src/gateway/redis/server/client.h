@@ -20,6 +20,7 @@ struct redis_command;
 struct redis_later;
 struct redis_task;
 struct redis_transaction;
+struct redis_unit;
 struct redis_watches;
 
 struct redis_client {
@@ -60,6 +61,10 @@ struct redis_client {
 	 * watched. */
 	struct redis_transaction *transaction;
 	struct redis_watches *watches;
+	/* What it does at once (commands/atomic.h); NULL: each key by itself.
+	 * is_hasty: it holds what others want, and does not pause. */
+	struct redis_unit *unit;
+	bool is_hasty;
 
 	uint64_t created_ns, used_ns; /* used: when it last sent something */
 	uint64_t stranger_ns; /* since when it could have authenticated */

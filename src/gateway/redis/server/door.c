@@ -300,6 +300,8 @@ static int set_options(struct redis_door *door,
 	*options = *given;
 	if (!options->space)
 		options->space = "redis";
+	if (!options->copies)
+		options->copies = 1;
 	if (!options->threads)
 		options->threads = default_threads();
 	if (!options->databases)
@@ -404,16 +406,16 @@ static int make_threads(struct redis_door *door)
 
 struct found {
 	const struct redis_door *door;
-	uint64_t bytes;
+	struct reef_space_info space;
 	uint32_t databases;
 };
 
-static int find_bytes(void *context, const struct reef_space_info *info)
+static int find_space(void *context, const struct reef_space_info *info)
 {
 	struct found *found = context;
 
-	if (!strcmp(info->name, found->door->options.space))
-		found->bytes = info->used;
+	if (!info->scratch && !strcmp(info->name, found->door->options.space))
+		found->space = *info;
 	return 0;
 }
 
@@ -428,22 +430,54 @@ static int count_database(void *context, const char *name, uint64_t value,
 	return 0;
 }
 
-/* Note what is there already: two questions to the broker, so that a door also
- * opens while memory is away. */
+/* Append how many copies the space has, and what is short of what was asked
+ * for. A space with one copy, as asked, is not worth a word. */
+static void note_copies(struct redis_door *door,
+			const struct reef_space_info *space)
+{
+	const size_t size = strlen(door->found);
+	char *end = door->found + size;
+	const size_t room = sizeof(door->found) - size;
+
+	if (space->copies < door->options.copies)
+		snprintf(end, room,
+			 "; one copy, not %u: the space was made with one",
+			 door->options.copies);
+	else if (space->copies > 1 &&
+		 redis_link_has_nodes(door->reef, space->copies) == -ENOSPC)
+		snprintf(end, room,
+			 "; degraded: one copy of %u, because the pool has too "
+			 "few nodes. Start another (`reef node`), and the "
+			 "others are made",
+			 space->copies);
+	else if (space->copies > 1 && space->degraded)
+		snprintf(end, room,
+			 "; degraded: %u of %u extents have one copy of %u, "
+			 "and the others are made",
+			 space->degraded, space->extents, space->copies);
+	else if (space->copies > 1)
+		snprintf(end, room, "; %u copies", space->copies);
+}
+
+/* Note what is there already: a few questions to the broker, so that a door
+ * also opens while memory is away. */
 static void note_found(struct redis_door *door)
 {
 	struct found found = {.door = door};
 
-	if (reef_space_list(door->reef, find_bytes, &found) ||
-	    reef_name_list(door->space, "db", count_database, &found))
+	if (reef_space_list(door->reef, find_space, &found) ||
+	    reef_name_list(door->space, "db", count_database, &found)) {
 		snprintf(door->found, sizeof(door->found), "not known");
-	else if (!found.databases)
+		return;
+	}
+	if (!found.databases)
 		snprintf(door->found, sizeof(door->found), "nothing yet");
 	else
 		snprintf(door->found, sizeof(door->found),
 			 "%llu MiB in %u database%s",
-			 (unsigned long long)(found.bytes >> 20),
+			 (unsigned long long)(found.space.used >> 20),
 			 found.databases, found.databases > 1 ? "s" : "");
+	note_copies(door, &found.space);
 }
 
 static int open_pool(struct redis_door *door)

@@ -41,6 +41,7 @@ struct redis_door_options {
 	const char *pool, *credential, *fabrics; /* as reef_open has them */
 	const char *pool_tls;			 /* to the pool; the same */
 	const char *space;			 /* "redis"; made if missing */
+	uint8_t copies;	    /* of the memory of a space that is made; 1 */
 	const char *listen; /* "HOST:PORT ...", blank-separated; NULL: none */
 	const char *listen_tls; /* the same, for TLS; NULL: none */
 	struct redis_tls_options tls;
@@ -91,7 +92,9 @@ void redis_door_stop(struct redis_door *door);
 bool redis_door_is_alive(struct redis_door *door);
 void redis_door_destroy(struct redis_door *door); /* NULL is fine */
 
-/* What was there when it opened: "64 MiB in 2 databases", or "nothing yet". */
+/* What was there when it opened: "64 MiB in 2 databases", or "nothing yet";
+ * then, where copies were asked for or are there, how many, and whether some
+ * are missing. */
 const char *redis_door_found(const struct redis_door *door);
 /* Where it listens, blank-separated: "127.0.0.1:7379 /run/...". */
 const char *redis_door_addresses(const struct redis_door *door);

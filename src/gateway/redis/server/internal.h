@@ -40,7 +40,7 @@ struct redis_door {
 	struct redis_thread *threads;
 	uint32_t thread_count;
 	char addresses[1024];
-	char found[64];
+	char found[192];
 	int wake_fd; /* wakes the thread that accepts connections */
 	_Atomic bool is_stopping;
 	_Atomic uint64_t next_id;
@@ -77,6 +77,9 @@ bool redis_tls_note(struct redis_door *door,
 int redis_link_open(const struct redis_door_options *options,
 		    uint64_t timeout_ns, struct reef **reef,
 		    struct reef_space **space);
+/* Tell whether the pool has at least so many nodes at the moment: 0, or
+ * -ENOSPC. Costs two questions to the broker. Else as reef_space_open. */
+int redis_link_has_nodes(struct reef *reef, uint8_t nodes);
 /* Open pool and space for a thread that has none or was fenced, unless the last
  * attempt failed just now. */
 void redis_link_keep(struct redis_thread *thread);

@@ -1,10 +1,13 @@
 /* pool_link.c - a thread's way to the pool, and what is said when there is
  *none.
  *
- *	closed --(keep: open)--> open --(-REEF_EFENCED anywhere)--> fenced
- *	   ^  \                                                       |
+ *	closed --(keep: open)--> open --(-REEF_EFENCED anywhere,--> fenced
+ *	   ^  \                           or -EACCES of a map)        |
  *	   |   `-- failed: again after a pause that grows to 1 s      |
  *	   +---------------------- (keep: close) ---------------------+
+ *
+ * The space is the door's own, so -EACCES can only mean that it was dropped:
+ * keep makes it anew, or opens the one that another has made meanwhile.
  *
  * While broker and node are both out of reach an operation takes PATIENCE to
  * say so. Then the thread is *away* for a while: it says so at once, and only
@@ -45,6 +48,7 @@ int redis_link_open(const struct redis_door_options *options,
 	};
 	const struct reef_space_options space_options = {
 		.flags = REEF_SPACE_CREATE,
+		.copies = options->copies,
 	};
 	int rc = reef_open(options->pool, &open_options, reef);
 
@@ -62,6 +66,22 @@ int redis_link_open(const struct redis_door_options *options,
 		reef_close(*reef);
 		*reef = NULL;
 	}
+	return rc;
+}
+
+int redis_link_has_nodes(struct reef *reef, uint8_t nodes)
+{
+	/* A space without a name is refused if its copies have no room, and has
+	 * no memory before somebody wants some. */
+	const struct reef_space_options options = {
+		.flags = REEF_SPACE_CREATE | REEF_SPACE_STRICT,
+		.copies = nodes,
+	};
+	struct reef_space *probe;
+	int rc = reef_space_open(reef, NULL, &options, &probe);
+
+	if (!rc)
+		reef_space_close(probe);
 	return rc;
 }
 
@@ -91,7 +111,7 @@ void redis_link_keep(struct redis_thread *thread)
 {
 	int rc;
 
-	if (thread->reef && !thread->is_fenced)
+	if (thread->reef && (!thread->is_fenced || thread->units))
 		return;
 	if (thread->is_fenced) {
 		redis_link_close(thread);
@@ -104,6 +124,7 @@ void redis_link_keep(struct redis_thread *thread)
 			     &thread->reef, &thread->space);
 	if (!rc) {
 		thread->retry_pause_ns = PAUSE_LEAST;
+		thread->lost_ns = 0; /* of maps that are closed now */
 		return;
 	}
 	reef_log(REEF_LOG_WARNING, "redis",
@@ -116,6 +137,19 @@ void redis_link_keep(struct redis_thread *thread)
 }
 
 /* --- for commands --- */
+
+/* Let redis_link_keep close all and open it anew, as after a session's end. */
+static void note_dropped_space(struct redis_thread *thread)
+{
+	if (thread->is_fenced)
+		return;
+	reef_log(
+		REEF_LOG_WARNING, "redis",
+		"thread %u: the space \"%s\" was dropped; it is opened or made "
+		"anew",
+		thread->index, thread->door->options.space);
+	thread->is_fenced = true;
+}
 
 void redis_reply_failure(struct redis_thread *thread,
 			 struct redis_client *client, int rc)
@@ -135,6 +169,11 @@ void redis_reply_failure(struct redis_thread *thread,
 		thread->is_fenced = true;
 		redis_reply_error(reply, "LOADING the session with the pool "
 					 "has ended; it is opened anew");
+		return;
+	case -EACCES:
+		note_dropped_space(thread);
+		redis_reply_error(reply, "LOADING the space was dropped just "
+					 "now; it is made anew");
 		return;
 	case -REEF_EDROPPED:
 		/* The map is closed later: the command that runs may still use
@@ -190,11 +229,15 @@ static int open_map(struct redis_thread *thread, uint32_t db, uint32_t flags)
 		.flags = flags | REEF_MAP_RENEW,
 	};
 	char name[NAME_SIZE];
+	int rc;
 
 	if (!thread->reef || thread->is_fenced)
 		return -REEF_EFENCED;
 	name_map(db, name);
-	return reef_map_open(thread->space, name, &options, &thread->maps[db]);
+	rc = reef_map_open(thread->space, name, &options, &thread->maps[db]);
+	if (rc == -EACCES)
+		note_dropped_space(thread);
+	return rc;
 }
 
 int redis_map_existing(struct redis_thread *thread, uint32_t db,
@@ -202,7 +245,7 @@ int redis_map_existing(struct redis_thread *thread, uint32_t db,
 {
 	int rc = 0;
 
-	if (thread->has_dropped_map)
+	if (thread->has_dropped_map && !thread->units)
 		close_maps(thread);
 	if (!thread->maps[db])
 		rc = open_map(thread, db, REEF_MAP_EXISTING);
@@ -226,7 +269,7 @@ int redis_map_try(struct redis_thread *thread, uint32_t db,
 	int rc = 0;
 
 	reef_assert(db < REDIS_DATABASES_MAX);
-	if (thread->has_dropped_map)
+	if (thread->has_dropped_map && !thread->units)
 		close_maps(thread);
 	if (thread->now_ns < thread->away_until_ns ||
 	    (!thread->maps[db] && (!thread->reef || thread->is_fenced)))

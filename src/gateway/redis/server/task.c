@@ -184,7 +184,7 @@ bool redis_pause(struct redis_thread *thread, struct redis_client *client)
 {
 	struct redis_task *task = thread->tasks->running;
 
-	if (!task || is_gone(client))
+	if (!task || is_gone(client) || client->is_hasty)
 		return !is_gone(client);
 	if (!client->is_held &&
 	    redis_reply_waiting(&client->reply) > redis_unsent_max(client))

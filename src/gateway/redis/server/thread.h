@@ -86,6 +86,7 @@ struct redis_thread {
 	struct reef_space *space;
 	struct reef_map *maps[REDIS_DATABASES_MAX];
 	struct redis_key_count key_counts[REDIS_DATABASES_MAX]; /* of INFO */
+	uint32_t units; /* open transactions, which need all that (atomic.h) */
 	bool is_fenced; /* the session is over: close all that, and open anew */
 	bool has_dropped_map; /* a map was dropped or lost: all are opened anew
 			       */
@@ -122,7 +123,6 @@ struct redis_thread {
 	struct reef_map_item items[REDIS_MANY_MAX];
 	/* For serve.c: requests that wait to be done together. */
 	struct redis_gather *gather;
-	uint64_t version;    /* of the value that was put last */
 	const char *refusal; /* why a change was not made */
 };
 

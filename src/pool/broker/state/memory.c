@@ -376,9 +376,12 @@ int reef_state_pick_ordinal(const struct reef_state *state, uint32_t id,
 
 static int reserve_ordinal(struct reef_state_space *space, uint32_t ordinal)
 {
-	size_t room = space->ordinals_room;
+	size_t room;
 	int rc;
 
+	/* reef_state_check_new has found it. */
+	reef_assert(space);
+	room = space->ordinals_room;
 	rc = reef_state_room((void **)&space->by_ordinal, &room,
 			     (size_t)ordinal + 1, sizeof(*space->by_ordinal));
 	space->ordinals_room = (uint32_t)room;

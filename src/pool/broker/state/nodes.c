@@ -3,7 +3,9 @@
  * A node that is DEAD has lost its extents. One that is AWAY has them still:
  * they count for it, wait until it returns, and are lost when it is declared
  * DEAD after all. What was moving to it stays where it was, either way. What
- * has a copy elsewhere goes on there, either way (copies.c). */
+ * has a copy elsewhere goes on there, either way (copies.c). A node that keeps
+ * its memory may be AWAY and back in one record: then there is no state in
+ * which it is gone. */
 #include "pool/broker/state/internal.h"
 
 #include "base/log.h"
@@ -100,40 +102,6 @@ static void apply_node_add(struct reef_state *state,
 	state->next_node++;
 }
 
-static int check_node_return(struct reef_state *state,
-			     const struct reef_record *record)
-{
-	struct reef_state_node *node = reef_state_node_of(state, record->id);
-	int rc;
-
-	if (!node)
-		return -ENOENT;
-	/* What its earlier life lent is gone, or waits, and a record must say
-	 * so first. */
-	if (!reef_node_is_gone(node->state))
-		return -EBUSY;
-	/* Incarnations are random numbers, so only equality tells anything. */
-	if (record->incarnation == node->incarnation)
-		return -ESTALE;
-	if (record->size < node->used)
-		return -ENOSPC;
-	rc = check_node_values(state, record);
-	return rc ? rc : reserve_addresses(state, record->addresses);
-}
-
-static void apply_node_return(struct reef_state *state,
-			      const struct reef_record *record)
-{
-	struct reef_state_node *node = reef_state_node_of(state, record->id);
-
-	free(node->addresses);
-	node->addresses = take_addresses(state);
-	node->incarnation = record->incarnation;
-	node->capacity = record->size;
-	node->state = node->drains ? REEF_NODE_DRAINING : REEF_NODE_OK;
-	node->drains = false;
-}
-
 static int check_node_keep(struct reef_state *state,
 			   const struct reef_record *record)
 {
@@ -223,6 +191,51 @@ static void apply_node_state(struct reef_state *state,
 	}
 	reef_state_sweep_removed(state);
 	reef_assert(!lost || (node->used == 0 && node->extents == 0));
+}
+
+static int check_node_return(struct reef_state *state,
+			     const struct reef_record *record)
+{
+	struct reef_state_node *node = reef_state_node_of(state, record->id);
+	bool gone = node && reef_node_is_gone(node->state);
+	int rc;
+
+	if (!node)
+		return -ENOENT;
+	/* What its earlier life lent is gone, and a record must say so first;
+	 * or waits, which this one may say. */
+	if (!gone && !node_may_become(node, REEF_NODE_AWAY))
+		return -EBUSY;
+	/* Incarnations are random numbers, so only equality tells anything. */
+	if (record->incarnation == node->incarnation)
+		return -ESTALE;
+	if (gone && record->size < node->used)
+		return -ENOSPC;
+	rc = check_node_values(state, record);
+	return rc ? rc : reserve_addresses(state, record->addresses);
+}
+
+static void apply_node_return(struct reef_state *state,
+			      const struct reef_record *record)
+{
+	struct reef_state_node *node = reef_state_node_of(state, record->id);
+
+	const struct reef_record away = {
+		.type = REEF_RECORD_NODE_STATE,
+		.id = record->id,
+		.state = REEF_NODE_AWAY,
+		.value = state->pool_epoch + 1,
+	};
+
+	if (!reef_node_is_gone(node->state))
+		apply_node_state(state, &away);
+	free(node->addresses);
+	node->addresses = take_addresses(state);
+	node->incarnation = record->incarnation;
+	/* One that keeps more than it wants to lend has that much room. */
+	node->capacity = record->size > node->used ? record->size : node->used;
+	node->state = node->drains ? REEF_NODE_DRAINING : REEF_NODE_OK;
+	node->drains = false;
 }
 
 static int check_node_remove(struct reef_state *state,

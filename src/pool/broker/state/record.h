@@ -23,7 +23,8 @@ enum reef_record_type {
 	REEF_RECORD_NODE_ADD,	 /* id, incarnation, size, name, addresses;
 				  * incarnation, size and addresses 0: it has
 				  * not come yet */
-	REEF_RECORD_NODE_RETURN, /* id, incarnation, size, addresses */
+	REEF_RECORD_NODE_RETURN, /* id, incarnation, size, addresses; of a node
+				  * that is not gone: it was AWAY, too */
 	REEF_RECORD_NODE_STATE,	 /* id, state; value: pool epoch after it */
 	REEF_RECORD_NODE_REMOVE, /* id */
 	REEF_RECORD_SPACE_ADD,	 /* id, kind, keeping, size: quota, session,

@@ -12,7 +12,8 @@
  *     before; and what comes next is raised above them.
  * (4) Extents are on nodes that are not DEAD; where an extent's node dies it is
  *     LOST, and the pool epoch rises in the same record. It rises, too, when a
- *     node becomes AWAY; the extents of that one stay.
+ *     node becomes AWAY, and when it is so and back in one; the extents of
+ *     that one stay.
  * (5) A node never lends more than its capacity, a space never holds more than
  *     its quota.
  * (6) Of each session the last request that changed something is kept, with

@@ -4,15 +4,14 @@
  * handle's cache knows. It adds a few nanoseconds to what the memory takes.
  * Everything else, and everything that was refused, is call.c's. */
 #include "pool/client/handle/call.h"
+#include "pool/client/handle/copies.h"
 #include "pool/client/handle/near.h"
 
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#define NEAR_COUNT 256	  /* accesses at once */
-#define NEAR_LENGTH 65536 /* bytes of one */
-#define TASKS_MAX 1024	  /* under way in a handle */
+#define TASKS_MAX 1024 /* under way in a handle */
 
 /* --- in place --- */
 
@@ -23,22 +22,10 @@ static inline uint8_t *locate_access(struct reef *reef,
 				     bool is_alone,
 				     struct client_near_extent *last)
 {
-	uint64_t length = access->length;
+	uint64_t length = client_near_length(access);
 	bool writes = access->kind != REEF_READ;
 	uint8_t *at;
 
-	if (unlikely(access->flags & ~CLIENT_FLAGS || access->reserved))
-		return NULL;
-	if (likely(access->kind == REEF_READ || access->kind == REEF_WRITE)) {
-		if (unlikely(length > NEAR_LENGTH || !access->local))
-			return NULL;
-	} else {
-		if (unlikely((access->kind != REEF_CAS &&
-			      access->kind != REEF_FAA) ||
-			     access->address & 7))
-			return NULL;
-		length = 8;
-	}
 	at = client_near_next(reef, access->address, length, writes, last);
 	if (likely(at) && !is_alone)
 		reef_near_prefetch(at, length, writes);
@@ -93,7 +80,7 @@ static bool write_header_near(struct reef *reef,
 static bool execute_near(struct reef *reef, struct reef_access *accesses,
 			 uint32_t count, bool pending)
 {
-	uint8_t *at[NEAR_COUNT];
+	uint8_t *at[CLIENT_NEAR_COUNT];
 	struct client_near_extent last = {0};
 	bool dirty = false, done = false;
 	uint32_t i;
@@ -131,17 +118,48 @@ out:
 
 /* --- at once --- */
 
+/* Do accesses in place that come upon memory with copies. False: not in place,
+ * and nothing happened. pending: as execute_near. */
+static bool execute_copied(struct reef *reef, struct reef_access *accesses,
+			   uint32_t count, bool pending, int *rc)
+{
+	struct reef_heap *heap = NULL;
+	uint64_t header;
+
+	if (pending && accesses[0].kind == REEF_WRITE)
+		heap = fold_only_header(reef, accesses[0].address, &header);
+	if (pending && !heap)
+		return false;
+	if (client_copies_near(reef, accesses, count, heap ? &header : NULL,
+			       rc)) {
+		reef->pending &= !heap;
+		return true;
+	}
+	if (heap)
+		reef_heap_unfold(heap, accesses[0].address);
+	return false;
+}
+
+/* None of the accesses was begun: each says so, as who reads what they tell
+ * must not take it for done. */
+static __attribute__((noinline)) int refuse(struct reef_access *accesses,
+					    uint32_t count, int rc)
+{
+	for (uint32_t i = 0; i < count; i++)
+		accesses[i].status = rc;
+	return rc;
+}
+
 /* Do accesses by call.c, wherever their memory is. pending: headers that wait
  * go first. */
-static __attribute__((noinline)) int execute_far(struct reef *reef,
-						 struct reef_access *accesses,
-						 uint32_t count, bool pending)
+static int execute_by_call(struct reef *reef, struct reef_access *accesses,
+			   uint32_t count, bool pending)
 {
 	struct client_call *call = client_call_take(reef, count);
 	int rc;
 
 	if (!call)
-		return -ENOMEM;
+		return refuse(accesses, count, -ENOMEM);
 	client_call_begin(call, reef, accesses, count);
 	rc = pending ? client_call_headers(call) : 0;
 	if (rc)
@@ -153,10 +171,29 @@ static __attribute__((noinline)) int execute_far(struct reef *reef,
 	return rc;
 }
 
+/* The same for those that were refused in place, as of one copy. */
+static __attribute__((noinline)) int execute_far(struct reef *reef,
+						 struct reef_access *accesses,
+						 uint32_t count, bool pending)
+{
+	int rc;
+
+	if (reef->has_copies &&
+	    execute_copied(reef, accesses, count, pending, &rc))
+		return rc;
+	return execute_by_call(reef, accesses, count, pending);
+}
+
+int client_execute_far(struct reef *reef, struct reef_access *accesses,
+		       uint32_t count)
+{
+	return execute_by_call(reef, accesses, count, false);
+}
+
 static inline int execute(struct reef *reef, struct reef_access *accesses,
 			  uint32_t count, bool pending)
 {
-	if (likely(count - 1 < NEAR_COUNT) &&
+	if (likely(count - 1 < CLIENT_NEAR_COUNT) &&
 	    likely(execute_near(reef, accesses, count, pending)))
 		return 0;
 	return execute_far(reef, accesses, count, pending);
@@ -174,7 +211,8 @@ int reef_execute(struct reef *reef, struct reef_access *accesses,
 {
 	int rc = client_handle_check(reef);
 
-	return rc ? rc : execute(reef, accesses, count, reef->pending);
+	return unlikely(rc) ? refuse(accesses, count, rc)
+			    : execute(reef, accesses, count, reef->pending);
 }
 
 /* --- one copy --- */
@@ -184,7 +222,8 @@ int reef_execute(struct reef *reef, struct reef_access *accesses,
 static inline bool may_be_near(const struct reef *reef, const void *local,
 			       size_t length)
 {
-	return likely(!reef->pending && local && length <= NEAR_LENGTH) &&
+	return likely(!reef->pending && local &&
+		      length <= CLIENT_NEAR_LENGTH) &&
 	       (likely(!reef_fiber_self_quick()) ||
 		reef_fiber_sched() == reef->sched);
 }
@@ -204,7 +243,7 @@ static __attribute__((noinline)) int copy_far(struct reef *reef, uint8_t kind,
 	if (rc)
 		return rc;
 	/* The header of a fresh block can go with it in place. */
-	if (reef->pending && length <= NEAR_LENGTH) {
+	if (reef->pending && length <= CLIENT_NEAR_LENGTH) {
 		accesses[0].length = (uint32_t)length;
 		return execute(reef, accesses, 1, true);
 	}
@@ -244,6 +283,23 @@ static __attribute__((noinline)) int write_long_and_leave(struct reef *reef,
 	return 0;
 }
 
+/* A READ that is entered and did not find memory with one copy. */
+static __attribute__((noinline)) int read_copied_and_leave(struct reef *reef,
+							   uint64_t address,
+							   void *to,
+							   size_t length)
+{
+	const uint8_t *at = client_near_see(reef, address, length);
+
+	if (at)
+		reef_near_read(at, to, length);
+	client_near_leave(reef);
+	if (!at || !client_near_counts(reef))
+		return copy_far(reef, REEF_READ, address, to, length);
+	client_count_near(&reef->member.counters, REEF_READ, length);
+	return 0;
+}
+
 int reef_read(struct reef *reef, uint64_t address, void *to, size_t length)
 {
 	const uint8_t *at;
@@ -260,7 +316,7 @@ int reef_read(struct reef *reef, uint64_t address, void *to, size_t length)
 			client_near_leave(reef);
 			return 0;
 		}
-		client_near_leave(reef);
+		return read_copied_and_leave(reef, address, to, length);
 	}
 	return copy_far(reef, REEF_READ, address, to, length);
 }
@@ -335,8 +391,9 @@ bool reef_is_near(const struct reef *reef, uint64_t address)
 	uint32_t number = (uint32_t)(address >> 32);
 	const struct client_entry *entry = &reef->cache[number % CLIENT_CACHE];
 
-	return client_is_current(reef) && entry->extent == number &&
-	       entry->near_rights && !reef_fiber_self();
+	return client_is_current(reef) &&
+	       (entry->near_seen == number || entry->near_write == number) &&
+	       !reef_fiber_self();
 }
 
 /* --- without blocking --- */

@@ -23,6 +23,17 @@ static int space_execute(void *context, struct reef_access *accesses,
 	return rc ? rc : client_execute(space->reef, accesses, count);
 }
 
+/* True for an extent that is there for the heap. One that is closed for now,
+ * because it moves, fails over or is copied, is: who recovers a session must
+ * look there, too, and waits until it can. */
+static bool is_there(const struct client_extent *extent)
+{
+	return (extent->state == REEF_EXTENT_LIVE ||
+		(extent->state == REEF_EXTENT_MOVING &&
+		 !REEF_MUTATED(CLIENT_SKIP_CLOSED))) &&
+	       !extent->is_twin;
+}
+
 static uint32_t space_extents(void *context, uint32_t *numbers, uint64_t *sizes,
 			      uint32_t max)
 {
@@ -35,7 +46,7 @@ static uint32_t space_extents(void *context, uint32_t *numbers, uint64_t *sizes,
 	for (i = 0; i < client->extents_room; i++) {
 		extent = client->extents[i];
 		if (!extent || extent->space != space->space ||
-		    extent->state != REEF_EXTENT_LIVE || extent->is_twin)
+		    !is_there(extent))
 			continue;
 		if (count < max) {
 			numbers[count] = extent->extent;
@@ -165,6 +176,27 @@ static uint32_t find_staged(const struct client_space *space, uint64_t address)
 	while (i < space->staged_count && space->staged[i] != address)
 		i++;
 	return i;
+}
+
+bool reef_header_take(struct reef_space *space, uint64_t address,
+		      uint64_t *header)
+{
+	struct reef *reef = space->reef;
+
+	if (!reef->pending || !space->heap ||
+	    !reef_heap_fold(space->heap->heap, address, header))
+		return false;
+	for (space = reef->spaces; space; space = space->next)
+		if (space->heap && reef_heap_has_pending(space->heap->heap))
+			return true;
+	reef->pending = false;
+	return true;
+}
+
+void reef_header_give(struct reef_space *space, uint64_t address)
+{
+	reef_heap_unfold(space->heap->heap, address);
+	space->reef->pending = true;
 }
 
 int reef_block_stage(struct reef_space *space, uint64_t address, bool staged)
@@ -297,21 +329,30 @@ int client_heap_get(struct reef_space *space)
 	return 0;
 }
 
-void client_heap_put(struct reef_space *space, bool all)
+/* Give back what the heap of a handle does not need. */
+static void clean_heap(struct reef_space *space, bool all)
+{
+	struct client_heap *heap = space->heap;
+	struct reef_client *client = space->reef->client;
+
+	if (!heap || client_over(client))
+		return;
+	reef_heap_flush(heap->heap);
+	reef_heap_collect(heap->heap, all);
+	/* What it has was read when it was adopted: this keeps nothing, and
+	 * need not look at every block again for that. */
+	if (client->janitor)
+		reef_heap_relinquish(heap->heap);
+}
+
+/* Let go of the heap of a handle: another may have it from here on. */
+static void detach_heap(struct reef_space *space)
 {
 	struct client_heap *heap = space->heap, **at;
 	struct reef_client *client = space->reef->client;
 
 	if (!heap)
 		return;
-	if (!client_over(client)) {
-		reef_heap_flush(heap->heap);
-		reef_heap_collect(heap->heap, all);
-		/* What it has was read when it was adopted: this keeps nothing,
-		 * and need not look at every block again for that. */
-		if (client->janitor)
-			reef_heap_relinquish(heap->heap);
-	}
 	space->heap = NULL;
 	space->ready = 0;
 	heap->next = NULL;
@@ -320,6 +361,12 @@ void client_heap_put(struct reef_space *space, bool all)
 		;
 	*at = heap;
 	pthread_mutex_unlock(&client->lock);
+}
+
+void client_heap_put(struct reef_space *space, bool all)
+{
+	clean_heap(space, all);
+	detach_heap(space);
 }
 
 static uint32_t count_idle_heaps(struct reef_space *space)
@@ -392,7 +439,12 @@ static int alloc_elsewhere(struct reef_space *space, uint8_t kind,
 	uint32_t left = count_idle_heaps(space);
 
 	while (left-- && (rc == -ENOSPC || rc == -EDQUOT)) {
-		client_heap_put(space, true);
+		clean_heap(space, true);
+		/* Another fiber of this handle is inside: it must not find
+		 * itself in a heap that is another thread's. */
+		if (space->heap && reef_heap_is_busy(space->heap->heap))
+			break;
+		detach_heap(space);
 		rc = prepare_slowly(space);
 		if (!rc)
 			rc = reef_heap_alloc(space->heap->heap, kind, size,

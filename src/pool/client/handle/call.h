@@ -15,6 +15,10 @@ struct client_call;
 int client_execute(struct reef *reef, struct reef_access *accesses,
 		   uint32_t count);
 
+/* The same, and nothing of it in place. */
+int client_execute_far(struct reef *reef, struct reef_access *accesses,
+		       uint32_t count);
+
 struct client_call *client_call_take(struct reef *reef, uint32_t count);
 void client_call_give(struct reef *reef, struct client_call *call);
 void client_call_free(struct client_call *calls);

@@ -1,14 +1,14 @@
-/* copies.c - see copies.h. A CAS goes
+/* copies.c - see copies.h; where the copies are: copies_routes.c. A CAS goes
  *
  *                    arbiter matched           done at the primary
  *   UNDECIDED --C1--> WON ---------------C2--> DONE: 0, result == compare
  *    ^  ^  |          another value there
  *    |  |  +--------> LOST --------------C2--> DONE: 0, what the primary has
- *    |  |  |          in doubt, and there is neither compare nor operand
+ *    |  |  |          in doubt, or it had won elsewhere: not compare (5, 7)
  *    |  |  +--------> COVERED -----------C2--> DONE: -REEF_EINDOUBT
- *    |  |  |          it had won before the row changed: (7)
- *    |  |  +---------------------------------> DONE: 0, or -REEF_EINDOUBT
- *    |  +--- in doubt; the row has changed (WON, LOST)
+ *    |  |  |          it had won here before the row changed: (7)
+ *    |  |  +---------------------------------> DONE: 0
+ *    |  +--- in doubt; the row has changed
  *    +------ LOST, of an FAA: with what the primary has
  *
  * The engine looks at all accesses of a list anew before each phase: whatever
@@ -22,6 +22,7 @@
 
 #include "base/mutant.h"
 #include "pool/client/handle/call.h"
+#include "pool/client/handle/copies_list.h"
 #include "pool/client/handle/space.h"
 
 #include <stdlib.h>
@@ -31,66 +32,6 @@
 #define LIST_FEW 1u  /* of the small ones, of which there may be thousands */
 #define ATTEMPTS 64u /* of a list; each needs another lost link or row */
 #define ADDS 65535u  /* of an FAA; each lost to another client */
-#define AT_PRIMARY 1u
-#define AT_ARBITER 2u
-
-enum state { PREPARE, ASKING, POSTED, ENDED };
-enum fate { UNDECIDED, WON, LOST, COVERED };
-
-/* Where the copies of an access are, as of one view. */
-struct route {
-	uint32_t node, link_number;
-	uint32_t twin; /* the arbiter's extent; 0: the primary is its own */
-	uint32_t twin_node;
-	uint64_t number, twin_number; /* of their remotes */
-};
-
-/* How far an access is. */
-struct item {
-	struct route route;
-	uint8_t fate;
-	uint8_t written;  /* AT_PRIMARY, AT_ARBITER: a WRITE, and a blind FAA */
-	bool is_compared; /* compare and operand are known */
-	bool is_doubted;  /* a CAS at the arbiter was */
-	bool has_won;	  /* before the row changed, at the arbiter: */
-	uint32_t won_at;
-	uint64_t compare, operand;
-	uint64_t found; /* what the arbiter has */
-	uint64_t told;	/* what the primary has */
-	uint32_t adds;
-};
-
-struct owner {
-	uint32_t item;
-	uint8_t at;
-	bool is_look; /* a READ for ourselves, not the caller's */
-};
-
-struct client_copies {
-	struct reef *reef;
-	struct client_call *call; /* what does a phase's parts */
-	struct reef_access *accesses;
-	uint32_t count;
-	int pending;
-	const uint64_t *header;
-	enum state state;
-	bool has_failed;   /* nothing more is begun */
-	uint32_t from, to; /* the list under way */
-	uint32_t attempts;
-	uint32_t cohort;    /* of client_pin */
-	uint64_t until_ns;  /* how long it waits for another row; 0: not yet */
-	uint32_t asked;	    /* the extent that the keeper was asked about */
-	uint32_t asked_for; /* the access that it is for */
-	uint32_t
-		gone_for; /* the access of which a copy is gone, + 1; 0: none */
-	uint32_t parts_count;
-	struct client_copies *next;
-	/* The members from here on stay when the storage is used again. */
-	uint32_t room;
-	struct item *items;
-	struct owner *owners;
-	struct reef_access *parts;
-};
 
 /* --- storage --- */
 
@@ -148,7 +89,8 @@ void client_copies_end(struct client_copies *copies)
 	struct reef *reef = copies->reef;
 	bool many = copies->room > LIST_FEW;
 
-	client_unpin(reef, copies->cohort);
+	if (!copies->is_unpinned)
+		client_unpin(reef, copies->cohort);
 	client_call_give(reef, copies->call);
 	copies->next = reef->copies_free[many];
 	reef->copies_free[many] = copies;
@@ -166,21 +108,6 @@ void client_copies_free(struct client_copies *copies)
 
 /* --- accesses --- */
 
-static struct item *item_of(struct client_copies *copies, uint32_t i)
-{
-	return &copies->items[i - copies->from];
-}
-
-static bool is_pending(const struct client_copies *copies, uint32_t i)
-{
-	return copies->accesses[i].status == copies->pending;
-}
-
-static uint32_t extent_of(const struct reef_access *access)
-{
-	return (uint32_t)(access->address >> 32);
-}
-
 /* True if it changes a word by CAS. */
 static bool is_change(const struct reef_access *access)
 {
@@ -188,7 +115,7 @@ static bool is_change(const struct reef_access *access)
 	       (access->kind == REEF_FAA && !(access->flags & REEF_BLIND));
 }
 
-static void finish(struct client_copies *copies, uint32_t i, int status)
+void copies_finish(struct client_copies *copies, uint32_t i, int status)
 {
 	copies->accesses[i].status = status;
 	copies->has_failed |= status != 0;
@@ -198,11 +125,10 @@ static void finish_change(struct client_copies *copies, uint32_t i,
 			  uint64_t result, int status)
 {
 	copies->accesses[i].result = result;
-	finish(copies, i, status);
+	copies_finish(copies, i, status);
 }
 
-/* An access cannot be carried on, because of rc: what is said of it. */
-static void fail(struct client_copies *copies, uint32_t i, int rc)
+void copies_fail(struct client_copies *copies, uint32_t i, int rc)
 {
 	const struct item *item = item_of(copies, i);
 	bool is_over = rc == -REEF_EFENCED || rc == -REEF_EHOSTDEAD ||
@@ -211,7 +137,7 @@ static void fail(struct client_copies *copies, uint32_t i, int rc)
 	if (!is_over && (item->written || item->is_doubted || item->has_won ||
 			 item->fate == WON || item->fate == COVERED))
 		rc = -REEF_EINDOUBT;
-	finish(copies, i, rc);
+	copies_finish(copies, i, rc);
 }
 
 /* Every access that is at this extent fails. */
@@ -221,7 +147,7 @@ static void fail_extent(struct client_copies *copies, uint32_t extent, int rc)
 		if (is_pending(copies, i) &&
 		    (extent_of(&copies->accesses[i]) == extent ||
 		     item_of(copies, i)->route.twin == extent))
-			fail(copies, i, rc);
+			copies_fail(copies, i, rc);
 }
 
 /* Nothing more is begun after a failure: what was not begun is not done. */
@@ -234,7 +160,7 @@ static void drop_undecided(struct client_copies *copies)
 		if (!is_pending(copies, i) || item->fate)
 			continue;
 		if (item->written || item->is_doubted || item->has_won)
-			finish(copies, i, -REEF_EINDOUBT);
+			copies_finish(copies, i, -REEF_EINDOUBT);
 		else
 			copies->accesses[i].status = -REEF_ENOTDONE;
 	}
@@ -257,6 +183,7 @@ static void begin_list(struct client_copies *copies)
 	if (copies->from == copies->count)
 		return;
 	copies->to = list_end(copies, copies->from);
+	copies->version = 0;
 	copies->attempts = 0;
 	memset(copies->items, 0,
 	       (copies->to - copies->from) * sizeof(struct item));
@@ -268,156 +195,6 @@ static void begin_list(struct client_copies *copies)
 				copies->accesses[i].operand;
 			item_of(copies, i)->is_compared = true;
 		}
-}
-
-/* --- routes --- */
-
-/* A WRITE was done at some copies, and the row is another: which of those that
- * are there now have it? A new copy was made from the one that was left. */
-static uint8_t carry_written(const struct route *was, const struct route *is,
-			     uint8_t written)
-{
-	if (was->twin == is->twin)
-		return written;
-	if ((is->node == was->node && written & AT_PRIMARY) ||
-	    (is->node == was->twin_node && written & AT_ARBITER))
-		return AT_PRIMARY | AT_ARBITER;
-	return 0;
-}
-
-/* A WRITE was done at one more of the copies, or its row has changed: it is
- * done where it was at all that there are. */
-static void note_written(struct client_copies *copies, uint32_t i, uint8_t at)
-{
-	struct item *item = item_of(copies, i);
-
-	item->written |= at;
-	if (item->written & AT_PRIMARY &&
-	    (!item->route.twin || item->written & AT_ARBITER ||
-	     REEF_MUTATED(COPIES_WRITE_ONE)))
-		finish(copies, i, 0);
-}
-
-static void change_route(struct item *item, const struct route *route)
-{
-	const struct route *was = &item->route;
-	bool is_same = was->twin == route->twin &&
-		       was->number == route->number &&
-		       was->twin_number == route->twin_number;
-
-	item->written = carry_written(was, route, item->written);
-	if (!is_same && item->fate == WON) { /* (7) */
-		item->has_won = true;
-		item->won_at = was->twin;
-	}
-	if (!is_same && (item->fate == WON || item->fate == LOST))
-		item->fate = UNDECIDED;
-	item->route = *route;
-}
-
-/* Have the keeper make an extent usable; gone: as of that route it is not. */
-static void ask(struct client_copies *copies, uint32_t i, uint32_t extent,
-		const struct route *gone)
-{
-	copies->asked = extent;
-	copies->asked_for = i;
-	copies->state = ASKING;
-	client_call_begin_touch(
-		copies->call, copies->reef, extent, gone ? gone->node : 0,
-		gone ? gone->link_number : 0, gone ? gone->number : 0);
-}
-
-/* A copy of an access is gone, although its row named it: wait for another row.
- */
-static void await_row(struct client_copies *copies, uint32_t i,
-		      const struct route *gone)
-{
-	uint64_t now_ns = reef_now_ns();
-
-	if (!copies->until_ns)
-		copies->until_ns =
-			now_ns + client_patience_ns(copies->reef->client);
-	if (now_ns >= copies->until_ns)
-		fail(copies, i, -REEF_ENOLINK);
-	else
-		ask(copies, i, extent_of(&copies->accesses[i]), gone);
-}
-
-static int check_entry(const struct reef_access *access,
-		       const struct client_entry *entry)
-{
-	uint64_t offset = (uint32_t)access->address;
-	uint64_t length = access->kind == REEF_CAS || access->kind == REEF_FAA
-				  ? 8
-				  : access->length;
-	uint8_t rights = entry->twin ? entry->copied_rights : entry->rights;
-
-	if (offset > entry->size || length > entry->size - offset)
-		return -EFAULT;
-	return rights & (access->kind == REEF_READ || access->kind == REEF_FLUSH
-				 ? REEF_RIGHT_READ
-				 : REEF_RIGHT_WRITE)
-		       ? 0
-		       : -EACCES;
-}
-
-/* Look up where an access goes; inside. 0: it is known, or the access has
- * failed.  -EAGAIN: the keeper was asked. */
-static int find_route(struct client_copies *copies, uint32_t i)
-{
-	const struct reef_access *access = &copies->accesses[i];
-	struct route route = {0};
-	struct client_entry *entry;
-	int rc = client_entry_find(copies->reef, extent_of(access), &entry);
-
-	if (rc == -EAGAIN) {
-		ask(copies, i, extent_of(access), NULL);
-		return rc;
-	}
-	if (!rc)
-		rc = check_entry(access, entry);
-	if (rc) {
-		fail(copies, i, rc);
-		return 0;
-	}
-	route.node = entry->node;
-	route.link_number = entry->link_number;
-	route.number = entry->number;
-	route.twin = entry->twin;
-	if (route.twin) {
-		rc = client_entry_find(copies->reef, route.twin, &entry);
-		route.twin_node = rc ? 0 : entry->node;
-		route.twin_number = rc ? 0 : entry->number;
-	}
-	if (rc == -EAGAIN) {
-		ask(copies, i, route.twin, NULL);
-	} else if (rc) {
-		await_row(copies, i, &route);
-		rc = copies->state == ASKING ? -EAGAIN : 0;
-	} else {
-		change_route(item_of(copies, i), &route);
-		note_written(copies, i, 0);
-	}
-	return rc;
-}
-
-/* The same for all accesses of the list, in one view; *version. */
-static int find_routes(struct client_copies *copies, uint64_t *version)
-{
-	uint32_t phase = client_enter(copies->reef), i;
-	int rc = 0;
-
-	*version = 0;
-	for (i = copies->from; i < copies->to && !rc; i++) {
-		if (!is_pending(copies, i))
-			continue;
-		rc = find_route(copies, i);
-		if (!rc && *version && *version != copies->reef->seen)
-			i = copies->from - 1; /* another view: once more */
-		*version = copies->reef->seen;
-	}
-	client_leave(copies->reef, phase);
-	return rc;
 }
 
 /* --- parts --- */
@@ -592,16 +369,23 @@ static void note_gone(struct client_copies *copies, uint32_t i)
 		copies->gone_for = i + 1;
 }
 
-/* True if our operand, found at the arbiter, is our own doing. That of an FAA
- * may be another's, who added the same. */
-static bool is_our_own(const struct client_copies *copies, uint32_t i,
-		       const struct item *item)
+/* True if we have won at the memory that arbitrates now. */
+static bool has_won_here(const struct item *item)
 {
-	if (item->has_won && item->won_at && item->won_at == item->route.twin)
-		return true;
+	return item->has_won && item->won_at == arbiter_copy(&item->route);
+}
+
+/* True if our operand, found where it was in doubt or had won elsewhere, is
+ * taken for our own doing. It may be another's, who added the same, or deleted
+ * the same: (5). */
+static bool is_mistaken(struct client_copies *copies, uint32_t i)
+{
+	const struct item *item = item_of(copies, i);
+
 	return (item->is_doubted || item->has_won) &&
-	       (copies->accesses[i].kind == REEF_CAS ||
-		REEF_MUTATED(COPIES_ADD_TWICE));
+	       (copies->accesses[i].kind == REEF_FAA
+			? REEF_MUTATED(COPIES_ADD_TWICE)
+			: REEF_MUTATED(COPIES_WIN_TWICE));
 }
 
 /* The arbiter has decided a CAS, as this was what it had before. */
@@ -611,15 +395,13 @@ static void decide(struct client_copies *copies, uint32_t i, uint64_t before)
 
 	item->found = before;
 	if (before == item->compare ||
-	    (before == item->operand && is_our_own(copies, i, item)))
+	    (before == item->operand &&
+	     (has_won_here(item) || is_mistaken(copies, i))))
 		item->fate = WON;
-	else if (item->has_won) /* (7) */
-		finish_change(copies, i, item->compare,
-			      item->won_at == item->route.twin && item->won_at
-				      ? 0
-				      : -REEF_EINDOUBT);
+	else if (has_won_here(item)) /* others have followed: (7) */
+		finish_change(copies, i, item->compare, 0);
 	else
-		item->fate = item->is_doubted ? COVERED : LOST;
+		item->fate = item->is_doubted || item->has_won ? COVERED : LOST;
 }
 
 /* An FAA has lost: the next attempt, from what the primary has. */
@@ -628,7 +410,7 @@ static void compare_anew(struct client_copies *copies, uint32_t i)
 	struct item *item = item_of(copies, i);
 
 	if (item->adds++ == ADDS) {
-		finish(copies, i, -EBUSY);
+		copies_finish(copies, i, -EBUSY);
 		return;
 	}
 	item->fate = UNDECIDED;
@@ -646,7 +428,7 @@ static void settle(struct client_copies *copies, uint32_t i)
 	if (item->fate == WON)
 		finish_change(copies, i, item->compare, 0);
 	else if (item->fate == COVERED)
-		finish(copies, i, -REEF_EINDOUBT);
+		copies_finish(copies, i, -REEF_EINDOUBT);
 	else if (copies->accesses[i].kind == REEF_FAA)
 		compare_anew(copies, i);
 	else if (item->told == item->compare && !REEF_MUTATED(COPIES_NO_HELP))
@@ -681,7 +463,7 @@ static void note_decided(struct client_copies *copies, uint32_t i, int status,
 	if (is_gone(status))
 		note_gone(copies, i);
 	else if (status != -REEF_EINDOUBT)
-		fail(copies, i, status);
+		copies_fail(copies, i, status);
 }
 
 /* Take in a part that was done, or why it was not. */
@@ -715,16 +497,16 @@ static void note_part(struct client_copies *copies, uint32_t at)
 		else if (!status && (owner->is_look || item->fate == WON))
 			settle(copies, i);
 	} else if (!status && copies->accesses[i].kind == REEF_READ) {
-		finish(copies, i, 0);
+		copies_finish(copies, i, 0);
 	} else if (!status && !owner->is_look) {
 		if (owner->at == AT_PRIMARY)
 			copies->accesses[i].result = part->result;
-		note_written(copies, i, owner->at);
+		copies_note_written(copies, i, owner->at);
 	}
 	if (is_gone(status))
 		note_gone(copies, i);
 	else if (status)
-		fail(copies, i, status);
+		copies_fail(copies, i, status);
 }
 
 /* True if the parts of one access that come before this one were done. */
@@ -757,6 +539,8 @@ static void note_parts(struct client_copies *copies)
 			note_part(copies, at);
 	}
 	copies->attempts += !is_whole;
+	if (!is_whole)
+		copies->version = 0;
 	if (REEF_MUTATED(COPIES_TELL_PENDING))
 		tell_pending(copies);
 	copies->state = PREPARE;
@@ -769,6 +553,8 @@ static void note_answer(struct client_copies *copies)
 	int rc = client_call_touched(copies->call);
 
 	copies->state = PREPARE;
+	copies->version = 0;
+	copies_pin_again(copies);
 	if (!rc)
 		return;
 	if (copies->asked != extent_of(&copies->accesses[i]) && is_gone(rc))
@@ -776,7 +562,7 @@ static void note_answer(struct client_copies *copies)
 	else
 		fail_extent(copies, copies->asked, rc);
 	if (!is_gone(rc) && is_pending(copies, i))
-		fail(copies, i, rc);
+		copies_fail(copies, i, rc);
 }
 
 /* --- the engine --- */
@@ -784,25 +570,24 @@ static void note_answer(struct client_copies *copies)
 static void prepare(struct client_copies *copies)
 {
 	uint32_t gone_for = copies->gone_for;
-	uint64_t version;
 
 	copies->gone_for = 0;
 	if (gone_for && is_pending(copies, gone_for - 1)) {
-		await_row(copies, gone_for - 1,
-			  &item_of(copies, gone_for - 1)->route);
+		copies_await_row(copies, gone_for - 1,
+				 &item_of(copies, gone_for - 1)->route);
 		return;
 	}
 	if (copies->attempts > ATTEMPTS)
 		copies->has_failed = true;
 	if (copies->has_failed)
 		drop_undecided(copies);
-	if (find_routes(copies, &version) || copies->state != PREPARE)
+	if (copies_find_routes(copies) || copies->state != PREPARE)
 		return;
 	add_parts(copies);
 	if (copies->parts_count) {
 		client_call_begin_parts(copies->call, copies->reef,
 					copies->parts, copies->parts_count,
-					version);
+					copies->version);
 		copies->state = POSTED;
 		return;
 	}

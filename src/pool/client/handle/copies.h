@@ -25,18 +25,25 @@
  * (4) What a CAS publishes is on both copies before the arbiter decides: else a
  *     helper would publish at the primary what that does not have yet.
  * (5) A CAS in doubt is settled, and then repeated at the arbiter. The primary
- *     may have the old value although it has won. Whoever acts on having won
- *     puts something of its own into the operand. An FAA cannot: it stays in
- *     doubt, if its sum is found there.
+ *     may have the old value although it has won. What is found there, if it is
+ *     not `compare`, is helped to the primary, and the CAS stays in doubt: our
+ *     operand may be another's, who deleted the same, or added the same. So who
+ *     then READs the word and finds something of its own there knows.
  * (6) All parts of a phase are posted in one view, the one that their places
  *     were taken from; a part that was refused is not repeated elsewhere before
  *     the places were looked up anew. Memory gets other keys whenever its
  *     copies change, so what a copy accepts is of the row that it was meant
  *     for.
  * (7) If the row of a word has changed since the arbiter decided, whoever
- *     arbitrates now is asked again. Our operand there, or `compare`, which
- *     then becomes it: won. Anything else: others have followed, if this is the
- *     copy where we had won; else it is in doubt.
+ *     arbitrates now is asked again. `compare` there, which becomes our
+ *     operand: won. Anything else: won, if this is the memory where we had won,
+ *     by its copy's id; else in doubt, as in (5).
+ * (8) While the keeper is asked where a copy is, which takes as long as a
+ *     failover, the epoch is let go, if nothing of the list has begun: then
+ *     nothing was compared yet. Who is inside reef_enter holds on to its own
+ *     all the same, as it may have read what is reused after that.
+ *
+ * Where both copies are in place, copies_near.c does the same there.
  *
  * Thread: owner of the handle. */
 #ifndef REEF_POOL_CLIENT_HANDLE_COPIES_H
@@ -45,6 +52,16 @@
 #include <reef/reef.h>
 
 struct client_copies;
+
+/* Do accesses in place (copies_near.c), in turn, where all copies that they
+ * need are; READs that do not count are repeated by call.c. *rc: as
+ * reef_execute. header: as below. False: not in place, and nothing happened. */
+bool client_copies_near(struct reef *reef, struct reef_access *accesses,
+			uint32_t count, const uint64_t *header, int *rc);
+
+/* Fetch both copies of what is about to be written, if they are in place;
+ * entered (near.h). */
+void client_copies_hint(struct reef *reef, uint64_t address, uint64_t length);
 
 /* Begin the accesses of a list that are `pending` (their status). header: the
  * word that goes in front of the first one, or NULL. What is not done in the

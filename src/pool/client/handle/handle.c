@@ -164,6 +164,19 @@ static void forget_lost(struct reef_client *client, struct reef_space *space)
 	}
 }
 
+/* Say what may be done in place with the extent of an entry: with one copy, and
+ * with two. */
+static void set_near(struct client_entry *entry, uint32_t number,
+		     uint8_t rights, uint8_t copied_rights)
+{
+	const uint32_t none = number ^ 1;
+
+	entry->near_seen =
+		(rights | copied_rights) & REEF_RIGHT_READ ? number : none;
+	entry->near_read = rights & REEF_RIGHT_READ ? number : none;
+	entry->near_write = rights & REEF_RIGHT_WRITE ? number : none;
+}
+
 void client_handle_refresh(struct reef *reef)
 {
 	struct reef_client *client = reef->client;
@@ -176,6 +189,9 @@ void client_handle_refresh(struct reef *reef)
 	if (client_over(client))
 		reef->seen = 0;
 	memset(reef->cache, 0, sizeof(reef->cache));
+	memset(reef->twins, 0, sizeof(reef->twins));
+	for (uint32_t i = 0; i < CLIENT_CACHE; i++)
+		set_near(&reef->cache[i], i, 0, 0);
 	for (space = reef->spaces; space; space = space->next) {
 		forget_lost(client, space);
 		client_short_forget(space);
@@ -211,6 +227,7 @@ int client_entry_find(struct reef *reef, uint32_t number,
 			.node = extent->node,
 			.rights = extent->space->rights,
 			.size = extent->size,
+			.copy = extent->copy,
 			.number = extent->number,
 			.link_number = extent->link_number,
 			.queue = reef_port_queue_of(reef->port, extent->link),
@@ -221,9 +238,14 @@ int client_entry_find(struct reef *reef, uint32_t number,
 			entry->twin = extent->twin;
 			entry->copied_rights = entry->rights;
 			entry->rights = 0;
+			reef->has_copies = true;
 		}
 		if (entry->queue == reef->near)
-			entry->near_rights = entry->rights;
+			set_near(entry, number, entry->rights,
+				 entry->copied_rights);
+		else
+			set_near(entry, number, 0, 0);
+		reef->twins[number % CLIENT_CACHE] = NULL;
 		*out = entry;
 	}
 	pthread_mutex_unlock(&client->lock);

@@ -5,6 +5,7 @@
  *   call.c     a list of accesses, from one state to the next (call.h);
  *              window.c: its operations
  *   copies.c   changes of memory that has two copies (copies.h)
+ *              copies_near.c: where both are in place
  *   near.h     extents' memory in place
  *   space.c    spaces of a handle (space.h); short.c: short addresses
  *   block.c    blocks in them
@@ -38,14 +39,19 @@ struct reef_watch;
 struct client_entry {
 	uint32_t extent; /* 0: empty */
 	uint32_t node, link_number;
-	uint8_t rights;	     /* 0 where there are copies: */
-	uint8_t near_rights; /* what may be done in place; 0: it is not near */
+	uint8_t rights;	       /* 0 where there are copies: */
 	uint8_t copied_rights; /* so nobody changes one of them alone */
 	uint32_t twin; /* the extent that arbitrates; 0: there are no copies */
+	uint32_t copy; /* as the extent's */
 	uint64_t size;
 	uint64_t number;
 	struct reef_queue *queue;
 	struct reef_link *link;
+	/* The extent that may be read or written in place, so that one compare
+	 * tells whether an access may. None: a number that belongs elsewhere in
+	 * the cache, and so is never compared with (0 could be). */
+	uint32_t near_read, near_write;
+	uint32_t near_seen; /* as near_read, of a primary too: near.h (4) */
 	struct reef_remote *remote;
 };
 
@@ -75,6 +81,7 @@ struct reef {
 	uint64_t seen; /* version of the view that the cache is of; 0: none */
 	struct reef_queue *near; /* the queue with memory in place, or NULL */
 	bool pending;		 /* headers may wait in a heap */
+	bool has_copies; /* some memory that it came upon has two copies */
 	struct client_member member; /* as the keeper sees it */
 	uint32_t forks;
 	struct reef_sched *sched;
@@ -93,6 +100,8 @@ struct reef {
 	uint32_t entered[CLIENT_COHORTS];
 	struct client_inbox inbox;
 	struct client_entry cache[CLIENT_CACHE];
+	/* Where the twins of entries in the cache are in place; NULL: not. */
+	struct reef_remote *twins[CLIENT_CACHE];
 };
 
 /* Nothing that the view names is closed between client_enter and client_leave.

@@ -15,7 +15,8 @@ struct client_image_file {
 	const char *name;
 };
 
-/* -EINVAL: no name.  -ENOENT, -ENOTDIR: there is no such folder. */
+/* -EINVAL: no name, or what is there is no file.  -EISDIR.  -ENOENT, -ENOTDIR:
+ * there is no such folder. */
 int client_image_file_init(struct client_image_file *file, const char *path);
 void client_image_file_fini(struct client_image_file *file);
 

@@ -10,13 +10,22 @@
  *     reef_execute, and tried here again after that.
  * (3) Between enter and leave nothing else is done with the handle, and nothing
  *     that fabric/near.h (4) does not allow.
+ * (4) Memory with two copies is changed here by copies_near.c alone, and read
+ *     at its primary, where client_near_see finds it: what was read counts only
+ *     if client_near_counts says so after it, for the lease must have run
+ *     (call.c (6)). Who stands still between the two is told that it has not;
+ *     who does so after both was in time.
  *
  * Thread: owner of the handle. */
 #ifndef REEF_POOL_CLIENT_HANDLE_NEAR_H
 #define REEF_POOL_CLIENT_HANDLE_NEAR_H
 
+#include "base/mutant.h"
 #include "fabric/near.h"
+#include "pool/client/handle/call.h"
+#include "pool/client/handle/copies.h"
 #include "pool/client/handle/space.h"
+#include "pool/client/keeper/renew.h"
 
 #include <errno.h>
 #include <reef/error.h>
@@ -49,15 +58,46 @@ static inline uint8_t *client_near_at(struct reef *reef, uint64_t address,
 {
 	uint32_t number = (uint32_t)(address >> 32);
 	const struct client_entry *entry = &reef->cache[number % CLIENT_CACHE];
-	uint8_t need = writes ? REEF_RIGHT_WRITE : REEF_RIGHT_READ;
 
-	if (unlikely(entry->extent != number || !(entry->near_rights & need)))
+	if (unlikely((writes ? entry->near_write : entry->near_read) != number))
 		return NULL;
 	return reef_near_at(entry->remote, (uint32_t)address, length, writes);
 }
 
-/* The same for several addresses, most of them in one extent: the last one is
- * kept here, {0} at first, until leave. */
+/* The same for who only reads, also where there are two copies: (4). */
+static inline uint8_t *client_near_see(struct reef *reef, uint64_t address,
+				       uint64_t length)
+{
+	uint32_t number = (uint32_t)(address >> 32);
+	const struct client_entry *entry = &reef->cache[number % CLIENT_CACHE];
+
+	if (unlikely(entry->near_seen != number))
+		return NULL;
+	return reef_near_at(entry->remote, (uint32_t)address, length, false);
+}
+
+/* True if memory with two copies that client_near_see found may be changed. */
+static inline bool client_may_change(const struct reef *reef, uint64_t address)
+{
+	return reef->cache[(address >> 32) % CLIENT_CACHE].copied_rights &
+	       REEF_RIGHT_WRITE;
+}
+
+/* True if what client_near_see led to was read in time: (4). The clock is read
+ * without waiting for the loads before it, as that would cost as much as they
+ * do: the eighth of a lease that is to spare is longer (base/ticks.h (3)). */
+static inline bool client_near_counts(const struct reef *reef)
+{
+	const struct reef_client *client = reef->client;
+
+	atomic_thread_fence(memory_order_acquire); /* free on x86 */
+	return likely(reef_is_before_tick(atomic_load_explicit(
+		       &client->lease_tick, memory_order_relaxed))) ||
+	       client_lease_runs(client) || REEF_MUTATED(COPIES_READ_EXPIRED);
+}
+
+/* As client_near_at, for several addresses, most of them in one extent: the
+ * last one is kept here, {0} at first, until leave. */
 struct client_near_extent {
 	uint32_t number; /* 0: none */
 	struct reef_near_map map;
@@ -69,12 +109,12 @@ static inline void client_near_extent(const struct reef *reef, uint32_t number,
 	const struct client_entry *entry = &reef->cache[number % CLIENT_CACHE];
 
 	*out = (struct client_near_extent){.number = number};
-	if (entry->extent != number || !entry->near_rights)
+	if (entry->near_read != number && entry->near_write != number)
 		return;
 	reef_near_map(entry->remote, &out->map);
-	if (!(entry->near_rights & REEF_RIGHT_READ))
+	if (entry->near_read != number)
 		out->map.limit = 0;
-	if (!(entry->near_rights & REEF_RIGHT_WRITE))
+	if (entry->near_write != number)
 		out->map.write_limit = 0;
 }
 
@@ -88,6 +128,28 @@ static inline uint8_t *client_near_next(const struct reef *reef,
 	if (unlikely(number != last->number))
 		client_near_extent(reef, number, last);
 	return reef_near_map_at(&last->map, (uint32_t)address, length, writes);
+}
+
+/* --- accesses --- */
+
+#define CLIENT_NEAR_COUNT 256u	  /* at once */
+#define CLIENT_NEAR_LENGTH 65536u /* bytes of one */
+
+/* How many bytes an access is of. UINT64_MAX, which no memory has: it is not to
+ * be done in place, or malformed. */
+static inline uint64_t client_near_length(const struct reef_access *access)
+{
+	bool is_bad;
+
+	if (unlikely(access->flags & ~CLIENT_FLAGS || access->reserved))
+		return UINT64_MAX;
+	if (likely(access->kind == REEF_READ || access->kind == REEF_WRITE)) {
+		is_bad = access->length > CLIENT_NEAR_LENGTH || !access->local;
+		return unlikely(is_bad) ? UINT64_MAX : access->length;
+	}
+	is_bad = (access->kind != REEF_CAS && access->kind != REEF_FAA) ||
+		 access->address & 7;
+	return unlikely(is_bad) ? UINT64_MAX : 8;
 }
 
 /* --- one word --- */
@@ -199,17 +261,18 @@ static inline void client_count_lookup(struct reef *reef, uint32_t length)
 	client_count(&reef->member.counters.bytes[REEF_COUNTED_LOOKUP], length);
 }
 
-static inline uint64_t client_count_of_lookups(const struct reef *reef)
-{
-	return reef->member.counters
-		.operations[REEF_COUNTED_SHM][REEF_COUNTED_LOOKUP];
-}
-
-/* How long such a one took that stands for `weight` of them. */
-static inline void client_count_lookup_time(struct reef *reef, uint64_t ns,
-					    uint64_t weight)
+/* How long something in place took that stands for `weight` of its kind. */
+static inline void client_count_time(struct reef *reef, uint64_t ns,
+				     uint64_t weight)
 {
 	client_count_latency(&reef->member.counters, ns, weight);
+}
+
+/* All times that were counted, together. While it is the same, nothing of the
+ * handle's waited for a fabric. */
+static inline uint64_t client_counted_ns(const struct reef *reef)
+{
+	return reef->member.counters.latency_ns;
 }
 
 /* A get that was not done in place. */
@@ -236,8 +299,10 @@ static inline void client_near_hint(struct reef *reef, uint64_t address,
 	if (!client_near_enter(reef))
 		return;
 	at = client_near_at(reef, address, length, true);
-	if (at)
+	if (likely(at))
 		reef_near_prefetch(at, length, true);
+	else if (reef->has_copies)
+		client_copies_hint(reef, address, length);
 	client_near_leave(reef);
 }
 

@@ -212,8 +212,10 @@ static int check_image(struct restoring *restoring, const char *name)
 static int restore_as(struct restoring *restoring, const char *name)
 {
 	const struct reef_ask_space_restore what = {.step = REEF_RESTORE_NAME};
+	uint8_t copies = restoring->options ? restoring->options->copies : 0;
 	const struct reef_space_options options = {
 		.quota = restoring->about->quota,
+		.copies = copies ? copies : restoring->about->copies,
 		.flags = restoring->about->keeping == REEF_KEEPING_REVOCABLE
 				 ? REEF_SPACE_REVOCABLE
 				 : 0,

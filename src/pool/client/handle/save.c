@@ -38,23 +38,47 @@ struct saving {
 
 /* --- the file --- */
 
+/* Follow links to a file that is there, so that an image takes the place of the
+ * file, not of the link; and of nothing but a file: the image of before is
+ * replaced by a rename, which would do that to a device. */
+static int find_file(const char *path, char **out)
+{
+	struct stat status;
+	int rc = 0;
+
+	*out = realpath(path, NULL);
+	if (!*out && errno == ENOENT)
+		*out = strdup(path);
+	else if (*out && stat(*out, &status))
+		rc = -errno;
+	else if (*out && !S_ISREG(status.st_mode))
+		rc = S_ISDIR(status.st_mode) ? -EISDIR : -EINVAL;
+	if (!*out)
+		return errno ? -errno : -ENOMEM;
+	if (rc)
+		free(*out);
+	return rc;
+}
+
 int client_image_file_init(struct client_image_file *file, const char *path)
 {
-	const char *slash = strrchr(path, '/'), *folder;
-	char *own = strdup(path);
 	struct reef_store *store = NULL;
+	const char *folder, *name;
 	struct stat status;
-	int rc;
+	char *own, *slash;
+	int rc = find_file(path, &own);
 
-	if (!own)
-		return -ENOMEM;
+	if (rc)
+		return rc;
+	slash = strrchr(own, '/');
 	if (slash)
-		own[slash - path] = 0;
+		*slash = 0;
 	folder = !slash ? "." : own[0] ? own : "/";
+	name = slash ? slash + 1 : own;
 	rc = stat(folder, &status) ? -errno : 0;
 	if (!rc && !S_ISDIR(status.st_mode))
 		rc = -ENOTDIR;
-	if (slash ? !slash[1] : !path[0])
+	if (!name[0])
 		rc = -EINVAL;
 	if (!rc)
 		rc = reef_store_open_directory(folder, &store);
@@ -65,7 +89,7 @@ int client_image_file_init(struct client_image_file *file, const char *path)
 	*file = (struct client_image_file){
 		.store = store,
 		.path = own,
-		.name = slash ? own + (slash - path) + 1 : own,
+		.name = name,
 	};
 	return 0;
 }
@@ -300,6 +324,7 @@ static int collect_about(struct saving *saving)
 	about->space = saving->space->space->id;
 	about->space_kind = saving->reply.kind;
 	about->keeping = saving->reply.keeping;
+	about->copies = (uint8_t)reef_space_copies(saving->space);
 	about->quota = saving->reply.quota;
 	about->names = saving->names;
 	about->sessions = saving->sessions;

@@ -87,6 +87,11 @@ void reef_heap_move(struct reef_heap *heap, const struct reef_heap_ops *ops,
 
 /* --- the lock: fibers of one thread take turns --- */
 
+bool reef_heap_is_busy(const struct reef_heap *heap)
+{
+	return heap->locked;
+}
+
 int heap_lock(struct reef_heap *heap)
 {
 	struct waiter me = {.fiber = reef_fiber_self()}, **at;

@@ -114,8 +114,9 @@ struct reef_heap_ops {
 	 * accesses, of at most 1 MiB each. */
 	int (*execute)(void *context, struct reef_access *accesses,
 		       uint32_t count);
-	/* The space's extents that are LIVE, in no order: fills at most `max`
-	 * numbers and sizes, returns how many there are. Costs no message. */
+	/* The space's extents that are not lost, in no order, those that are
+	 * closed for now, too: fills at most `max` numbers and sizes, returns
+	 * how many there are. Costs no message. */
 	uint32_t (*extents)(void *context, uint32_t *numbers, uint64_t *sizes,
 			    uint32_t max);
 	/* The node that an extent is on; 0: not known. Costs no message.
@@ -269,6 +270,9 @@ int reef_heap_recover(struct reef_heap *heap, struct reef_heap_recovery *list,
  * the above failed; or a chunk may be ours since an adoption in doubt. The next
  * call of the above goes on with that. No operation. */
 bool reef_heap_is_judging(const struct reef_heap *heap, uint32_t session);
+
+/* True if a fiber is inside a call of this heap, or waits to be. */
+bool reef_heap_is_busy(const struct reef_heap *heap);
 
 /* Give every chunk away that nothing waits in: without a block as FREE, the
  * others as ABANDONED. Nobody may allocate or free meanwhile. The first error;

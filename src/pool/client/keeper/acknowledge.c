@@ -82,9 +82,16 @@ static void drop_links_to_gone(struct reef_client *client)
 {
 	struct client_node *node;
 
-	for (node = client->nodes; node; node = node->next)
-		if (node->peer && !has_memory_at(client, node->id))
+	/* What is under way at a node that is not known to be gone is not cut
+	 * off: it would be in doubt, and have to be settled. */
+	for (node = client->nodes; node; node = node->next) {
+		if (!node->peer || has_memory_at(client, node->id))
+			continue;
+		if (node->is_gone)
+			client_node_sever(client, node);
+		else
 			client_node_unlink(client, node);
+	}
 }
 
 /* Let go of whatever changed up to that epoch. */

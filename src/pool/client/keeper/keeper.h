@@ -25,6 +25,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "base/sched.h"
+#include "base/ticks.h"
 #include "fabric/provider.h"
 #include "pool/client/client.h"
 #include "pool/client/keeper/job.h"
@@ -93,6 +94,8 @@ struct reef_client {
 	_Atomic uint64_t coming;
 	/* When the table was asked for what is known of it; stored last. */
 	_Atomic uint64_t looked_ns;
+	/* Before that tick (base/ticks.h) the lease runs; 0: ask the clock. */
+	_Atomic uint64_t lease_tick;
 	_Atomic uint32_t unsettled; /* nodes with a link that is: settle.c */
 	_Atomic uint64_t heaps_made, inboxes_made;
 	_Atomic bool janitor; /* it keeps no memory, and is asked to recover in
@@ -118,10 +121,11 @@ struct reef_client {
 	struct reef_rpc *rpc;
 	struct reef_peer *peer; /* the link to the broker; NULL: none */
 	struct reef_remote *table, *renewal;
-	uint32_t session;	/* 0: none yet; not changed after joining */
-	uint32_t provisional;	/* the session that a link begins with */
-	uint32_t counter;	/* of renewals */
-	uint64_t counted_ns;	/* when counters were last told */
+	uint32_t session;     /* 0: none yet; not changed after joining */
+	uint32_t provisional; /* the session that a link begins with */
+	uint32_t counter;     /* of renewals */
+	uint64_t counted_ns;  /* when counters were last told */
+	struct reef_tick_speed tick_speed;
 	uint32_t sequence;	/* of mutating requests */
 	uint32_t place;		/* which of the broker's places is tried */
 	uint64_t beat, beat_ns; /* of its table, and when it was new */

@@ -44,6 +44,7 @@
 #define LEASE_PAUSE_NS CLIENT_MILLISECOND
 #define BEAT_NS (5 * CLIENT_SECOND / 2) /* from one beat to the next */
 #define COUNT_NS (CLIENT_SECOND / 4)	/* from counters to the next */
+#define TICK_NS (2 * CLIENT_MILLISECOND)
 
 /* --- R8 --- */
 
@@ -397,6 +398,22 @@ static bool is_still(struct reef_client *client,
 	       strcmp(reef_fabric_kind(reef_link_fabric(link)), "shm") != 0;
 }
 
+static uint64_t lease_end_ns(const struct reef_client *client)
+{
+	uint64_t ttl_ns = atomic_load(&client->ttl_ns);
+
+	return atomic_load(&client->looked_ns) + ttl_ns - ttl_ns / 8;
+}
+
+/* Tell handles until which tick the lease runs. */
+static void publish_lease(struct reef_client *client)
+{
+	if (client->threaded)
+		atomic_store(&client->lease_tick,
+			     reef_tick_of(&client->tick_speed,
+					  lease_end_ns(client)));
+}
+
 static int renew_once(struct reef_client *client)
 {
 	uint64_t asked_ns = reef_now_ns();
@@ -424,15 +441,13 @@ static int renew_once(struct reef_client *client)
 	note_hurry(client, renewal.header.hurry_ns,
 		   (uint32_t)renewal.words.word);
 	atomic_store(&client->looked_ns, asked_ns);
+	publish_lease(client);
 	return 0;
 }
 
 bool client_lease_runs(const struct reef_client *client)
 {
-	uint64_t ttl_ns = atomic_load(&client->ttl_ns);
-
-	return reef_now_ns() <
-	       atomic_load(&client->looked_ns) + ttl_ns - ttl_ns / 8;
+	return reef_now_ns() < lease_end_ns(client);
 }
 
 /* Wait for a while, whatever happens meanwhile, or until the lease runs: fibers
@@ -498,6 +513,7 @@ int client_renew_main(void *arg)
 {
 	struct reef_client *client = arg;
 	uint64_t next_ns = reef_now_ns(), now_ns, beat_ns = 0;
+	uint64_t pause_ns;
 	int rc = 0;
 
 	while (!rc && !client->stopping && !client_over(client)) {
@@ -508,10 +524,17 @@ int client_renew_main(void *arg)
 						  memory_order_relaxed);
 		}
 		if (now_ns < next_ns && !client->renew_now) {
-			rc = client_wait(
-				&client->changed,
-				(next_ns < beat_ns ? next_ns : beat_ns) -
-					now_ns);
+			pause_ns = (next_ns < beat_ns ? next_ns : beat_ns) -
+				   now_ns;
+			/* After a while ticks tell their speed. */
+			if (client->tick_speed.has_ticks &&
+			    !atomic_load(&client->lease_tick) &&
+			    client_lease_runs(client)) {
+				publish_lease(client);
+				pause_ns =
+					pause_ns < TICK_NS ? pause_ns : TICK_NS;
+			}
+			rc = client_wait(&client->changed, pause_ns);
 			continue;
 		}
 		client->renew_now = false;

@@ -15,6 +15,7 @@
 #include "pool/client/keeper/touch.h"
 
 #include "base/log.h"
+#include "base/mutant.h"
 #include "pool/client/keeper/grace.h"
 #include "pool/client/keeper/keeper.h"
 #include "pool/client/keeper/settle.h"
@@ -50,6 +51,18 @@ void client_node_unlink(struct reef_client *client, struct client_node *node)
 	client_retire_peer(client, peer);
 }
 
+void client_node_sever(struct reef_client *client, struct client_node *node)
+{
+	uint32_t count = reef_mesh_count(reef_port_mesh(client->port));
+
+	if (node->link)
+		reef_link_sever(node->link);
+	client_node_unlink(client, node);
+	/* A fiber that connects to it looks whether it is gone. */
+	for (uint32_t i = 0; node->connecting && i < count; i++)
+		reef_queue_wake(reef_port_queue(client->port, i));
+}
+
 /* The address of that door. */
 static char *copy_address(const char *addresses, uint32_t door)
 {
@@ -79,6 +92,8 @@ static int connect_node(struct reef_client *client, struct client_node *node)
 		.session = client->session,
 		.number = node->hellos + 1,
 		.identity = "session",
+		.is_vain =
+			REEF_MUTATED(CLIENT_CONNECT_ON) ? NULL : &node->is_gone,
 	};
 	uint64_t incarnation = node->incarnation;
 	struct reef_peer *peer;

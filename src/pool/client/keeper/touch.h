@@ -26,5 +26,8 @@ extern const struct client_job_ops client_touch_ops;
 int client_node_link(struct reef_client *client, struct client_node *node);
 /* A node's link is down, or to an earlier start of it: it goes. */
 void client_node_unlink(struct reef_client *client, struct client_node *node);
+/* The same for a node that is gone: what is under way there ends at once, so
+ * that the grace does not last until the fabric notices by itself. */
+void client_node_sever(struct reef_client *client, struct client_node *node);
 
 #endif

@@ -250,9 +250,9 @@ static int apply_node(struct reef_client *client,
 	}
 	node->is_gone = reef_node_is_gone(row->state);
 	if (node->is_gone && !REEF_MUTATED(CLIENT_AWAY_STALE))
-		client_node_unlink(client, node);
+		client_node_sever(client, node);
 	if (node->incarnation != row->incarnation) {
-		client_node_unlink(client, node);
+		client_node_sever(client, node);
 		forget_keys(client, node->id);
 		node->incarnation = row->incarnation;
 		client_settled(client, node, node->hellos);
@@ -373,6 +373,7 @@ static int apply_extent(struct reef_client *client, struct client_space *space,
 	extent->epoch = row->epoch;
 	extent->node = row->node;
 	extent->twin = twin_of(row);
+	extent->copy = (uint32_t)row->copy;
 	extent->state = row->state;
 	extent->size = row->size;
 	memcpy(extent->keys, row->keys, sizeof(extent->keys));
@@ -494,8 +495,10 @@ static int refresh_pages(struct reef_client *client, struct client_space *space,
 			return rc;
 		reply = &answer.body.reply.space_extents;
 		if (reply->flags & REEF_POOL_UNCHANGED) {
+			rc = client_view_apply_rows(client, space, &answer.body,
+						    NULL);
 			reef_answer_free(&answer);
-			return 0;
+			return rc;
 		}
 		if (first) {
 			/* The version is that of the first page: if it changes

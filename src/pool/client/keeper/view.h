@@ -89,6 +89,9 @@ struct client_extent { /* [l] */
 	 * with keys and epoch, so who is let in by the keys has the twin that
 	 * goes with them. */
 	uint32_t twin;
+	/* Which memory it is, of all that the pool has had: the lower bits of
+	 * its id. A failover changes it, a move does not. */
+	uint32_t copy;
 	bool is_twin; /* it arbitrates: nobody allocates there */
 	uint8_t state;
 	bool listed;  /* [k] the refresh under way has told of it */

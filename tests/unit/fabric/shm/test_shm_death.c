@@ -7,7 +7,9 @@
 
 #include "fabric/shm/shm.h"
 
+#include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -282,7 +284,37 @@ static void child_tell(struct child *child, pid_t what)
 		_exit(9);
 }
 
-static void child_start(struct child *child, const struct shm_node *node,
+/* A sanitizer's allocator does not go through a fork: while there is one the
+ * node's thread is here, and not inside it. */
+static atomic_bool is_held, may_go;
+
+static int hold_node(struct shm_node *node)
+{
+	(void)node;
+	atomic_store(&is_held, true);
+	while (!atomic_load(&may_go))
+		sched_yield();
+	return 0;
+}
+
+static pid_t fork_beside(struct shm_node *node)
+{
+	pid_t pid;
+
+	atomic_store(&is_held, false);
+	atomic_store(&may_go, false);
+	atomic_store(&node->returned, false);
+	atomic_store(&node->call, hold_node);
+	while (!atomic_load(&is_held))
+		sched_yield();
+	pid = fork();
+	atomic_store(&may_go, true);
+	while (pid > 0 && !atomic_load(&node->returned))
+		sched_yield();
+	return pid;
+}
+
+static void child_start(struct child *child, struct shm_node *node,
 			void (*then)(struct child *child,
 				     struct shm_client *client))
 {
@@ -290,7 +322,7 @@ static void child_start(struct child *child, const struct shm_node *node,
 
 	child->address = node->address;
 	assert_int_equal(pipe(child->ends), 0);
-	child->pid = fork();
+	child->pid = fork_beside(node);
 	assert_true(child->pid >= 0);
 	if (!child->pid) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);

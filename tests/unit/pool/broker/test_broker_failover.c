@@ -15,6 +15,7 @@
 #include "fixture/seeds.h"
 #include "fixture/stub_world.h"
 #include "pool/broker/internal.h"
+#include "pool/broker/lending.h"
 
 #include <errno.h>
 #include <reef/error.h>
@@ -43,6 +44,8 @@ struct story {
 	uint32_t drained; /* node; 0: none */
 	uint32_t steps;
 	bool calm; /* nobody dies: only drains, and nodes that come */
+	bool saves;
+	uint64_t save; /* that was begun last */
 	uint32_t failovers, writes;
 };
 
@@ -120,6 +123,42 @@ static struct stub_extent *reach(struct story *story,
 
 /* --- clients --- */
 
+/* A save that was ended, well or not, holds nobody up. */
+static int await_end_of_save(struct story *story)
+{
+	for (uint32_t tries = 0;
+	     broker_space_is_saving(story->pool.broker, story->space);
+	     tries++) {
+		WANT(tries < TRIES);
+		TRY(reef_sleep(MILLISECOND / 10));
+		TRY(renew(story, &story->writer));
+		TRY(renew(story, &story->reader));
+	}
+	return 0;
+}
+
+/* Begin to save the space, or end that, whether all was closed yet or not. */
+static int save(struct story *story)
+{
+	struct reef_answer answer = {0};
+	struct reef_body body = {
+		.ask.space_save = {.space = story->space,
+				   .step = story->save ? REEF_SAVE_END
+						       : REEF_SAVE_BEGIN,
+				   .number = story->save},
+	};
+	int rc = driver_do(&story->pool.owner, REEF_POOL_SPACE_SAVE, &body,
+			   &answer);
+	bool ended = story->save != 0;
+
+	story->save = rc || ended ? 0 : answer.body.reply.space_save.number;
+	if (!rc)
+		reef_answer_free(&answer);
+	if (rc && rc != -ESTALE && rc != -EBUSY)
+		return rc;
+	return ended ? await_end_of_save(story) : 0;
+}
+
 static int look(struct story *story, const struct view *view, uint32_t i)
 {
 	const struct reef_row_extent *row = find_row(view, story->numbers[i]);
@@ -187,6 +226,8 @@ static int write_one(struct story *story, uint32_t i)
 			TRY(reef_sleep(MILLISECOND));
 			TRY(renew(story, &story->writer));
 			TRY(look_as_reader(story));
+			if (story->save && !chance(story, 16))
+				TRY(save(story));
 		}
 	}
 	return rc;
@@ -257,9 +298,12 @@ static int strike(struct story *story)
 
 static int take_step(struct story *story)
 {
-	uint64_t what = chance(story, 24);
+	uint64_t what = chance(story, story->saves ? 40 : 24);
 
-	TRY(reef_sleep(chance(story, 4 * MILLISECOND)));
+	TRY(reef_sleep(chance(story, story->saves ? MILLISECOND / 2
+						  : 4 * MILLISECOND)));
+	if (what >= 24)
+		return save(story);
 	if (what == 0 && !story->calm)
 		return strike(story);
 	if (what == 1 && !story->calm)
@@ -292,6 +336,8 @@ static int check_end(struct story *story)
 	uint32_t tries;
 
 	TRY(heal(story));
+	if (story->save)
+		TRY(save(story));
 	for (tries = 0; !is_whole(story) || count_held(story) != 2 * EXTENTS;
 	     tries++) {
 		WANT(tries < TRIES);
@@ -357,7 +403,8 @@ static void broker_failover_loses_nothing(void **state)
 	static struct story story;
 	uint32_t failovers = 0, writes = 0;
 
-	for (uint64_t seed = seeds_first(); seeds_has(seed, 60); seed++) {
+	for (uint64_t seed = seeds_first(); seeds_has(seed, seeds_of(60, 60));
+	     seed++) {
 		story = (struct story){0};
 		assert_int_equal(
 			run_story(tell, seed, 400, REEF_MUTANT_NONE, &story),
@@ -366,7 +413,135 @@ static void broker_failover_loses_nothing(void **state)
 		writes += story.writes;
 	}
 	print_message("%u writes, %u nodes lost\n", writes, failovers);
-	assert_true(failovers > 60);
+	assert_true(failovers > (SANITIZED ? 7 : 60));
+}
+
+/* The same, while somebody begins to save the space all the time, and changes
+ * their mind: what is closed by others stays closed, above all what is being
+ * copied. */
+static void broker_failover_loses_nothing_while_it_is_saved(void **state)
+{
+	static struct story story;
+	uint32_t failovers = 0;
+
+	for (uint64_t seed = seeds_first(); seeds_has(seed, seeds_of(100, 100));
+	     seed++) {
+		story = (struct story){.saves = true};
+		assert_int_equal(
+			run_story(tell, seed, 400, REEF_MUTANT_NONE, &story),
+			0);
+		failovers += story.failovers;
+	}
+	print_message("%u nodes lost\n", failovers);
+	assert_true(failovers > 3);
+}
+
+/* True while an extent has one copy, and is closed to be given another. */
+static bool is_copied(struct story *story, uint32_t number)
+{
+	const struct reef_state_extent *extent =
+		reef_state_extent(story->pool.broker->state, number);
+	const struct broker_extent *told =
+		broker_extent_find(story->pool.broker, number);
+
+	return extent && extent->state == REEF_EXTENT_LIVE && !extent->twin &&
+	       told && told->closed && told->rekeying;
+}
+
+static int await_copied(struct story *story, uint32_t number, bool is)
+{
+	for (uint32_t tries = 0; is_copied(story, number) != is; tries++) {
+		WANT(tries < 100 * TRIES);
+		TRY(reef_sleep(MILLISECOND / 50));
+		if (tries % 50 == 0)
+			TRY(renew(story, &story->writer));
+		if (tries % 50 == 0)
+			TRY(renew(story, &story->reader));
+	}
+	return 0;
+}
+
+/* An extent is copied again, and somebody begins to save the space just then,
+ * and changes their mind: that opens what the save has closed, and not what is
+ * being copied. So there are two copies at the first try. */
+static int saves_while_it_is_copied(struct stub_pool *pool)
+{
+	struct story *story = (struct story *)pool;
+	const struct reef_row_extent *row;
+	uint32_t number, i;
+
+	TRY(begin(story));
+	number = story->numbers[EXTENTS - 1];
+	row = find_row(&story->writer, number);
+	row = find_row(&story->writer, row->twin);
+	i = (uint32_t)(stub_pool_stub(pool, row->node) - pool->stubs);
+	story->down[i] = true;
+	TRY(stub_kill(&pool->stubs[i]));
+	TRY(await_copied(story, number, true));
+	TRY(save(story));
+	story->failovers += is_copied(story, number);
+	TRY(save(story));
+	TRY(await_copied(story, number, false));
+	WANT(reef_state_extent(pool->broker->state, number)->twin);
+	return check_end(story);
+}
+
+static void broker_failover_copies_what_a_save_would_close(void **state)
+{
+	static struct story story;
+	uint32_t hits = 0;
+
+	for (uint64_t seed = seeds_first(); seeds_has(seed, 40); seed++) {
+		story = (struct story){0};
+		assert_int_equal(run_story(saves_while_it_is_copied, seed, 0,
+					   REEF_MUTANT_NONE, &story),
+				 0);
+		hits += story.failovers;
+	}
+	print_message("%u saves were begun in time\n", hits);
+	assert_true(hits > 5);
+}
+
+/* A node goes while all is closed to be saved, which opens an extent: what was
+ * copied is no image, and who ends the save holds nobody up any longer. */
+static int ends_a_save_that_failed(struct stub_pool *pool)
+{
+	struct story *story = (struct story *)pool;
+	uint32_t number, i, tries;
+
+	TRY(begin(story));
+	number = story->numbers[0];
+	i = find_row(&story->writer, number)->twin;
+	i = find_row(&story->writer, i)->node;
+	i = (uint32_t)(stub_pool_stub(pool, i) - pool->stubs);
+	TRY(save(story));
+	for (tries = 0; !broker_extent_find(pool->broker, number)->save;
+	     tries++) {
+		WANT(tries < TRIES);
+		TRY(reef_sleep(MILLISECOND));
+	}
+	TRY(reef_sleep(100 * MILLISECOND));
+	story->down[i] = true;
+	TRY(stub_kill(&pool->stubs[i]));
+	for (tries = 0; broker_extent_find(pool->broker, number)->save;
+	     tries++) {
+		WANT(tries < TRIES);
+		TRY(reef_sleep(MILLISECOND));
+		TRY(renew(story, &story->writer));
+		TRY(renew(story, &story->reader));
+	}
+	TRY(save(story));
+	return check_end(story);
+}
+
+static void broker_failover_ends_a_save(void **state)
+{
+	static struct story story;
+
+	story = (struct story){0};
+	assert_int_equal(run_story(ends_a_save_that_failed, seeds_first(), 0,
+				   REEF_MUTANT_NONE, &story),
+			 0);
 }
 
 /* A node goes, and the broker dies at one request to a node after the other
@@ -467,6 +642,83 @@ static void broker_failover_waits_for_the_copy_that_was_last(void **state)
 	}
 }
 
+/* A node that keeps its memory and one that does not have the two copies of
+ * something, die before anybody is missed, and come back: what is kept is
+ * there.
+ */
+static int die_together(struct stub_pool *pool)
+{
+	struct story *story = (struct story *)pool;
+	const struct reef_row_extent *row, *twin = NULL;
+	struct stub *kept, *other;
+	bool is_kept_first = chance(story, 2);
+
+	TRY(begin(story));
+	for (uint32_t i = 0; i < EXTENTS; i++)
+		TRY(write_one(story, i));
+	for (uint32_t i = 0; i < EXTENTS && !twin; i++) {
+		row = find_row(&story->writer, story->numbers[i]);
+		twin = find_row(&story->writer, row->twin);
+		if (stub_pool_stub(pool, row->node)->keeps ==
+		    stub_pool_stub(pool, twin->node)->keeps)
+			twin = NULL;
+	}
+	if (!twin)
+		return 0;
+	story->failovers++;
+	kept = stub_pool_stub(pool, row->node);
+	other = stub_pool_stub(pool, twin->node);
+	if (!kept->keeps) {
+		kept = other;
+		other = stub_pool_stub(pool, row->node);
+	}
+	story->down[kept - pool->stubs] = true;
+	story->down[other - pool->stubs] = true;
+	TRY(stub_kill(kept));
+	TRY(reef_sleep(chance(story, 650 * MILLISECOND)));
+	TRY(stub_kill(other));
+	TRY(reef_sleep(chance(story, 4 * SECOND)));
+	TRY(stub_restart(is_kept_first ? kept : other));
+	TRY(reef_sleep(chance(story, SECOND)));
+	TRY(stub_restart(is_kept_first ? other : kept));
+	story->down[kept - pool->stubs] = false;
+	story->down[other - pool->stubs] = false;
+	return check_end(story);
+}
+
+static int run_together(uint64_t seed, enum reef_mutant mutant,
+			uint32_t *failovers)
+{
+	static struct story story;
+	int rc;
+
+	story = (struct story){0};
+	story.pool.options.node_ttl_ns = 3 * SECOND;
+	/* Two of them keep their memory. */
+	rc = run_story(die_together, (seed << STUBS) + 5, 0, mutant, &story);
+	*failovers += story.failovers;
+	return rc;
+}
+
+static void broker_failover_gives_up_what_is_not_kept(void **state)
+{
+	uint32_t failovers = 0;
+
+	for (uint64_t seed = seeds_first();
+	     seeds_has(seed, seeds_of(100, 3000)); seed++)
+		assert_int_equal(
+			run_together(seed, REEF_MUTANT_NONE, &failovers), 0);
+	assert_true(failovers > 2);
+#if !SANITIZED
+	int found = 0;
+
+	for (uint64_t seed = 1; seed <= 100 && !found; seed++)
+		found = run_together(seed, REEF_MUTANT_BROKER_KEPT_FIRST,
+				     &failovers);
+	assert_int_not_equal(found, 0);
+#endif
+}
+
 /* Where nodes may be silent for long, a copy is missed after a second all the
  * same; but not a node that keeps nothing and has the only copy of something.
  */
@@ -523,6 +775,76 @@ static void broker_failover_node_with_copies_is_missed_soon(void **state)
 	}
 }
 
+/* A session ends after a node that it was told of has fallen silent, and before
+ * that is given up: then it is fenced, and nobody waits for that node to
+ * answer. */
+static int is_fenced_soon(struct stub_pool *pool)
+{
+	const struct reef_state_session *session;
+	struct reef_row_extent row;
+	uint64_t began_ns;
+	uint32_t space;
+
+	TRY(begin((struct story *)pool));
+	pool->acknowledges = false;
+	TRY(stub_pool_add_guest(pool));
+	TRY(driver_open_copies(&pool->guest, "g", REEF_POOL_CREATE, 2, &space));
+	TRY(driver_add(&pool->guest, space, MIB, &row));
+	TRY(reef_sleep(SECOND));
+	began_ns = reef_now_ns();
+	stub_pool_stub(pool, row.node)->mute = true;
+	TRY(driver_do(&pool->guest, REEF_POOL_SESSION_CLOSE, NULL, NULL));
+	while ((session = reef_state_session(pool->broker->state,
+					     pool->guest.session)) &&
+	       session->state < REEF_SESSION_FENCED)
+		TRY(reef_sleep(MILLISECOND));
+	WANT(reef_now_ns() - began_ns < 3 * SECOND);
+	return 0;
+}
+
+static int run_fenced(uint64_t seed, enum reef_mutant mutant)
+{
+	static struct story story;
+
+	story = (struct story){0};
+	story.pool.options.node_ttl_ns = 10 * SECOND;
+	/* All of them keep their memory. */
+	return run_story(is_fenced_soon, seed << STUBS, 0, mutant, &story);
+}
+
+static void broker_failover_waits_for_no_answer_of_who_is_gone(void **state)
+{
+	for (uint64_t seed = seeds_first(); seeds_has(seed, 8); seed++)
+		assert_int_equal(run_fenced(seed, REEF_MUTANT_NONE), 0);
+#if !SANITIZED
+	assert_int_not_equal(run_fenced(1, REEF_MUTANT_BROKER_CALLS_KEPT), 0);
+#endif
+}
+
+/* Nodes pulse often before there is a copy that could fail, and while none is
+ * left: else the next failover would wait for nodes that pulse seldom. */
+static int pulses_often(struct stub_pool *pool)
+{
+	uint64_t seldom_ns = broker_pulse_period(pool->broker);
+	uint32_t space;
+
+	TRY(stub_pool_ready(pool, STUBS));
+	WANT(seldom_ns == pool->options.node_ttl_ns / 4);
+	TRY(driver_open_copies(&pool->owner, "a", REEF_POOL_CREATE, 2, &space));
+	WANT(broker_pulse_period(pool->broker) == SECOND / 4);
+	return 0;
+}
+
+static void broker_failover_pulses_often_without_copies(void **state)
+{
+	static struct story story;
+
+	story = (struct story){.pool.options.node_ttl_ns = 10 * SECOND};
+	assert_int_equal(run_story(pulses_often, seeds_first(), 0,
+				   REEF_MUTANT_NONE, &story),
+			 0);
+}
+
 #if !SANITIZED
 static void find_mutant(enum reef_mutant mutant, bool calm)
 {
@@ -554,9 +876,15 @@ int main(void)
 {
 	const struct CMUnitTest tests[] =
 	{ cmocka_unit_test(broker_failover_loses_nothing),
+	  cmocka_unit_test(broker_failover_loses_nothing_while_it_is_saved),
+	  cmocka_unit_test(broker_failover_copies_what_a_save_would_close),
+	  cmocka_unit_test(broker_failover_ends_a_save),
 	  cmocka_unit_test(broker_failover_goes_on_where_a_broker_died),
 	  cmocka_unit_test(broker_failover_waits_for_the_copy_that_was_last),
+	  cmocka_unit_test(broker_failover_gives_up_what_is_not_kept),
 	  cmocka_unit_test(broker_failover_node_with_copies_is_missed_soon),
+	  cmocka_unit_test(broker_failover_waits_for_no_answer_of_who_is_gone),
+	  cmocka_unit_test(broker_failover_pulses_often_without_copies),
 #if !SANITIZED
 	  cmocka_unit_test(broker_failover_mutants_are_found),
 #endif

@@ -229,6 +229,71 @@ static void broker_twins_broker_that_dies_while_making_leaves_none(void **state)
 	run(2, dies_while_making);
 }
 
+/* A twin that is in the state, and no extent names yet. */
+static bool has_bare_twin(const struct stub_pool *pool)
+{
+	const struct reef_state_extent *extents;
+	size_t count;
+
+	extents = reef_state_extents(pool->broker->state, &count);
+	for (size_t i = 0; i < count; i++)
+		if (extents[i].is_twin && !extents[i].twin)
+			return true;
+	return false;
+}
+
+/* The node of a second copy comes to the broker anew before that is made. It is
+ * not made for it, all zeros. */
+static int is_filled(struct stub_pool *pool)
+{
+	struct stub *first = &pool->stubs[0], *second = &pool->stubs[1];
+	struct reef_row_extent primary, twin;
+	uint32_t space;
+
+	TRY(stub_pool_ready(pool, 2));
+	second->refuses_create = second->refuses_pull = -ENOMEM;
+	TRY(driver_open_copies(&pool->owner, "a", REEF_POOL_CREATE, 2, &space));
+	TRY(driver_add(&pool->owner, space, MIB, &primary));
+	WANT(primary.node == first->life->id && !primary.twin);
+	stub_find(first->life, primary.number)->value = 7;
+	first->holds = true;
+	second->refuses_create = second->refuses_pull = 0;
+	while (!has_bare_twin(pool))
+		TRY(reef_sleep(MILLISECOND / 10));
+	second->rests = 1;
+	second->life->ready = false;
+	while (!second->life->ready)
+		TRY(reef_sleep(MILLISECOND / 10));
+	first->holds = false;
+	do {
+		TRY(reef_sleep(MILLISECOND));
+		TRY(find_pair(pool, space, &primary, &twin));
+	} while (!twin.number);
+	WANT(twin.node == second->life->id);
+	WANT(stub_find(second->life, twin.number)->value == 7);
+	return 0;
+}
+
+static void broker_twins_are_filled_before_they_count(void **state)
+{
+	run(2, is_filled);
+}
+
+#if !SANITIZED
+static void broker_twins_that_are_zeros_are_found(void **state)
+{
+	bool found = false;
+
+	stubs_wanted = 2;
+	try_quiet = true;
+	for (uint64_t seed = 1; seed <= 40 && !found; seed++)
+		found = run_seed(is_filled, REEF_MUTANT_BROKER_TWIN_ZEROS,
+				 seed) != 0;
+	try_quiet = false;
+	assert_true(found);
+}
+#endif
+
 static int await_empty(struct stub_pool *pool)
 {
 	for (uint32_t i = 0; i < 4000 && count_creates(pool); i++)
@@ -323,6 +388,10 @@ int main(void)
 		cmocka_unit_test(broker_twins_are_made_where_they_can_be),
 		cmocka_unit_test(
 			broker_twins_broker_that_dies_while_making_leaves_none),
+		cmocka_unit_test(broker_twins_are_filled_before_they_count),
+#if !SANITIZED
+		cmocka_unit_test(broker_twins_that_are_zeros_are_found),
+#endif
 		cmocka_unit_test(broker_twins_go_with_extent_and_space),
 		cmocka_unit_test(broker_twins_count_against_the_quota),
 		cmocka_unit_test(

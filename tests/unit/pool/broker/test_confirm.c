@@ -374,6 +374,105 @@ static void confirm_higher_epoch_is_raised(void **state)
 	run(is_told_of_an_epoch, 2);
 }
 
+/* --- a witness in a new life --- */
+
+/* As when its process dies and its holder does not: it knows what it confirmed.
+ */
+static void begin_new_life(struct actor *node, bool remembers)
+{
+	uint64_t epoch = node->world->broker->epoch;
+
+	node->incarnation++;
+	if (!remembers)
+		return;
+	node->tells.followed_epoch = node->tells.confirmed_epoch = epoch;
+	node->tells.followed_start = node->tells.confirmed_start =
+		node->confirmed.start;
+	node->tells.confirmed = node->confirmed.sequence;
+	node->tells.remembers = 1;
+}
+
+/* Have all nodes say that they keep their memory. */
+static int make_nodes_keep(struct broker_world *world)
+{
+	const struct reef_state_node *nodes;
+	size_t count, i, n;
+
+	for (i = 1; i < world->count; i++) {
+		world->actors[i].tells.keeps = 1;
+		world->actors[i].comes_back = true;
+	}
+	do {
+		TRY(reef_sleep(MILLISECOND));
+		nodes = reef_state_nodes(world->broker->state, &count);
+		for (i = n = 0; i < count; i++)
+			n += nodes[i].keeps;
+	} while (n < count);
+	return reef_sleep(TTL);
+}
+
+/* Three nodes keep their memory. The broker dies with one of them, which comes
+ * back; of the others one never answers. */
+static int starts_with_one_missing(struct actor *actor, bool remembers)
+{
+	struct broker_world *world = actor->world;
+
+	TRY(await_nodes(actor, 3));
+	TRY(make_nodes_keep(world));
+	TRY(actor_join(actor));
+	WANT(world->actors[1].confirmed.sequence > 0);
+	world->actors[3].confirm_rc = -EAGAIN;
+	begin_new_life(&world->actors[1], remembers);
+	return broker_world_restart(world, false);
+}
+
+static int gets_one_that_remembers(struct actor *actor)
+{
+	struct broker_world *world = actor->world;
+	uint64_t begun_ns, pool_epoch;
+	struct reef_state_summary summary;
+
+	TRY(starts_with_one_missing(actor, true));
+	while (!world->broker)
+		TRY(reef_sleep(MILLISECOND));
+	reef_state_summary(world->broker->state, &summary);
+	pool_epoch = summary.pool_epoch;
+	begun_ns = reef_now_ns();
+	while (!world->broker->sure) {
+		WANT(reef_now_ns() - begun_ns < 20 * TTL);
+		TRY(reef_sleep(MILLISECOND));
+	}
+	/* Its former life is over all the same. */
+	reef_state_summary(world->broker->state, &summary);
+	WANT(summary.pool_epoch > pool_epoch);
+	return actor_return(actor);
+}
+
+static void confirm_two_of_three_choose_if_who_came_remembers(void **state)
+{
+	run(gets_one_that_remembers, 3);
+}
+
+/* Who does not answer follows another start, perhaps, which the one that forgot
+ * it followed, too. */
+static int gets_one_that_forgot(struct actor *actor)
+{
+	TRY(starts_with_one_missing(actor, false));
+	TRY(is_not_chosen_for(actor, 10 * TTL));
+	actor->world->actors[3].confirm_rc = 0;
+	return actor_return(actor);
+}
+
+static void confirm_two_of_three_do_not_choose_if_one_forgot(void **state)
+{
+	run(gets_one_that_forgot, 3);
+	try_quiet = true;
+	assert_int_equal(run_seed(gets_one_that_forgot, 3,
+				  REEF_MUTANT_BROKER_FORGETFUL, 1),
+			 -EXDEV);
+	try_quiet = false;
+}
+
 /* --- the operator --- */
 
 static int removes_the_last(struct actor *actor)
@@ -414,6 +513,10 @@ int main(void)
 			confirm_nodes_that_come_do_not_choose_for_those_missing),
 		cmocka_unit_test(confirm_node_is_taken_in_by_who_is_confirmed),
 		cmocka_unit_test(confirm_higher_epoch_is_raised),
+		cmocka_unit_test(
+			confirm_two_of_three_choose_if_who_came_remembers),
+		cmocka_unit_test(
+			confirm_two_of_three_do_not_choose_if_one_forgot),
 		cmocka_unit_test(confirm_operator_vouches_for_what_is_removed),
 	};
 

@@ -3,7 +3,7 @@
  * mutant that it is there to find. */
 #include "base/mutant.h"
 #include "fixture/broker_world.h"
-#include "pool/broker/internal.h"
+#include "pool/broker/lending.h"
 
 #include <errno.h>
 #include <string.h>
@@ -369,6 +369,130 @@ static int waits_for_views(struct actor *actor)
 	return 0;
 }
 
+/* Lets go of one epoch after the other, and never of all that is awaited. */
+static int lets_go_in_bits(struct actor *actor)
+{
+	struct broker_world *world = actor->world;
+	uint64_t begun;
+
+	TRY(actor_join(actor));
+	actor->lags = true;
+	actor->lags_at = actor->header.pool_epoch;
+	world->note[0] = actor->session;
+	while (world->note[1] == 0)
+		TRY(actor_stay(actor, MILLISECOND));
+	WANT(actor->header.pool_epoch >= actor->lags_at + 2);
+	begun = reef_now_ns();
+	do {
+		WANT(reef_now_ns() - begun < 2 * TTL);
+		TRY(reef_sleep(TTL / 8));
+		if (reef_now_ns() - begun > TTL)
+			actor->lags_at = actor->header.pool_epoch - 1;
+	} while (actor_renew(actor) == 0 &&
+		 (uint8_t)(actor->slot.state >> 16) == REEF_SESSION_ALIVE);
+	return 0;
+}
+
+static int waits_for_two_epochs(struct actor *actor)
+{
+	struct broker_world *world = actor->world;
+	uint32_t id, i;
+
+	epoch_waited = 0;
+	TRY(actor_join(actor));
+	TRY(actor_touch_nodes(actor));
+	TRY(actor_await_victim(actor, &id));
+	for (i = 2; i < 4; i++) {
+		reef_sim_host_kill(world->actors[i].host);
+		while (actor->header.pool_epoch < i)
+			TRY(actor_stay(actor, MILLISECOND));
+	}
+	TRY(broker_spawn(world->broker, wait_for_views, 0));
+	world->note[1] = 1;
+	while (epoch_waited < 1)
+		TRY(actor_stay(actor, MILLISECOND));
+	WANT(actor_state(actor, id) >= REEF_SESSION_FENCED);
+	return 0;
+}
+
+static void cast_bits(struct broker_world *world)
+{
+	broker_world_add(world, lets_go_in_bits);
+	broker_world_add(world, waits_for_two_epochs);
+	broker_world_add(world, actor_node_script);
+	broker_world_add(world, actor_node_script);
+	broker_world_add(world, actor_node_script);
+	broker_world_add(world, actor_node_script);
+}
+
+static void lease_of_who_lets_go_in_bits_ends(void **state)
+{
+	broker_world_run(cast_bits, 0);
+	broker_world_find(cast_bits, REEF_MUTANT_BROKER_ACK_IN_BITS);
+}
+
+/* A node comes and goes, and is never gone for long enough to be dead: who may
+ * wait for it is excused, but not for ever. */
+static int waits_beside_a_node_that_comes_and_goes(struct actor *actor)
+{
+	struct broker_world *world = actor->world;
+	struct reef_sim_host *node = world->actors[2].host;
+	uint64_t begun;
+	uint32_t id;
+
+	epoch_waited = 0;
+	TRY(actor_join(actor));
+	TRY(actor_await_victim(actor, &id));
+	reef_sim_host_kill(world->actors[3].host);
+	while (actor->header.pool_epoch < 2)
+		TRY(actor_stay(actor, MILLISECOND));
+	TRY(broker_spawn(world->broker, wait_for_views, 0));
+	world->note[1] = 1;
+	begun = reef_now_ns();
+	while (epoch_waited < 1) {
+		WANT(reef_now_ns() - begun < 16 * TTL);
+		reef_sim_host_pause(node);
+		TRY(actor_stay(actor, TTL * 3 / 4));
+		reef_sim_host_resume(node);
+		TRY(actor_stay(actor, TTL / 2));
+	}
+	/* It had more than one ttl: that node was no fault of its own. */
+	WANT(reef_now_ns() - begun > 3 * TTL);
+	WANT(actor->header.pool_epoch == 2);
+	WANT(actor_state(actor, id) >= REEF_SESSION_FENCED);
+	return 0;
+}
+
+static int touches_and_lets_nothing_go(struct actor *actor)
+{
+	struct broker_world *world = actor->world;
+
+	TRY(actor_join(actor));
+	TRY(actor_touch_nodes(actor));
+	actor->lags = true;
+	world->note[0] = actor->session;
+	do
+		TRY(reef_sleep(TTL / 8));
+	while (actor_renew(actor) == 0 &&
+	       (uint8_t)(actor->slot.state >> 16) == REEF_SESSION_ALIVE);
+	return 0;
+}
+
+static void cast_excuses(struct broker_world *world)
+{
+	broker_world_add(world, touches_and_lets_nothing_go);
+	broker_world_add(world, waits_beside_a_node_that_comes_and_goes);
+	broker_world_add(world, actor_node_script);
+	broker_world_add(world, actor_node_script);
+	broker_world_add(world, actor_node_script);
+}
+
+static void lease_of_who_may_wait_for_a_node_ends_in_the_end(void **state)
+{
+	broker_world_run(cast_excuses, 0);
+	broker_world_find(cast_excuses, REEF_MUTANT_BROKER_EXCUSES);
+}
+
 static void cast_views(struct broker_world *world)
 {
 	broker_world_add(world, lets_nothing_go);
@@ -584,6 +708,48 @@ static void lease_of_who_holds_memory_back_ends(void **state)
 static void lease_of_who_may_wait_for_a_dead_node_lasts(void **state)
 {
 	broker_world_run(cast_pins_and_dead_node, 5 * TTL);
+}
+
+/* The same while a failover is under way that others hold up: who holds back
+ * may be waiting for it. */
+static int lacks_room_and_a_copy(struct actor *actor)
+{
+	struct broker_care care = {.is_passing = true}; /* in any space */
+	struct reef_broker *broker;
+	uint32_t id;
+	uint64_t begun;
+	bool is_ended = false;
+	int rc = 0;
+
+	TRY(actor_join(actor));
+	TRY(actor_await_victim(actor, &id));
+	actor->hurries = actor->lacks = true;
+	broker = actor->world->broker;
+	broker->cares = &care;
+	begun = reef_now_ns();
+	while (!rc && !is_ended && reef_now_ns() - begun < 4 * TTL) {
+		is_ended = actor_state(actor, id) != REEF_SESSION_ALIVE;
+		rc = hurry_for(actor, MILLISECOND);
+	}
+	broker->cares = NULL;
+	TRY(rc);
+	WANT(!is_ended);
+	TRY(actor_await(actor, id, REEF_SESSION_EXPIRED, 3 * TTL));
+	actor->world->note[1] = 1;
+	return 0;
+}
+
+static void cast_pins_and_failover(struct broker_world *world)
+{
+	broker_world_add(world, pins)->background = true;
+	broker_world_add(world, lacks_room_and_a_copy);
+}
+
+static void lease_of_who_may_wait_for_a_failover_lasts(void **state)
+{
+	broker_world_run(cast_pins_and_failover, 0);
+	broker_world_find(cast_pins_and_failover,
+			  REEF_MUTANT_BROKER_BLAME_FAILOVER);
 }
 
 /* Two that hold back and lack room: each waits for itself. A third one does
@@ -812,6 +978,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(lease_that_is_renewed_lasts),
 		cmocka_unit_test(lease_outlasts_restarts),
+		cmocka_unit_test(lease_of_who_lets_go_in_bits_ends),
+		cmocka_unit_test(
+			lease_of_who_may_wait_for_a_node_ends_in_the_end),
 		cmocka_unit_test(lease_of_a_silent_session_ends),
 		cmocka_unit_test(lease_does_not_count_the_brokers_absence),
 		cmocka_unit_test(lease_fenced_is_after_every_node_confirmed),
@@ -825,6 +994,7 @@ int main(void)
 		cmocka_unit_test(lease_hurry_lasts_while_somebody_says_so),
 		cmocka_unit_test(lease_of_who_holds_memory_back_ends),
 		cmocka_unit_test(lease_of_who_may_wait_for_a_dead_node_lasts),
+		cmocka_unit_test(lease_of_who_may_wait_for_a_failover_lasts),
 		cmocka_unit_test(lease_of_who_waits_for_its_own_pin_lasts),
 		cmocka_unit_test(lease_holding_back_does_not_count_absence),
 		cmocka_unit_test(lease_of_a_janitor_tells_what_comes),

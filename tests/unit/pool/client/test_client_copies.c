@@ -267,7 +267,24 @@ static void client_copies_of_a_word_are_linearizable(void **state)
 
 /* --- sums --- */
 
-/* No two are told the same number, whatever links are lost. */
+/* Add one, by FAA or by CAS. *before: what it was added to; UINT64_MAX: another
+ * was quicker. */
+static int add_one(struct member *member, bool by_cas, uint64_t *before)
+{
+	uint64_t word;
+	int rc;
+
+	if (!by_cas)
+		return reef_faa(member->reef, scene.primary, 1, before);
+	TRY(reef_read(member->reef, scene.primary, &word, 8));
+	rc = reef_cas(member->reef, scene.primary, word, word + 1, before);
+	if (!rc && *before != word)
+		*before = UINT64_MAX;
+	return rc;
+}
+
+/* No two are told the same number, whatever links are lost; and no two that
+ * wanted the same value in its place both have won. */
 static int adds(struct member *member)
 {
 	struct reef_space *space;
@@ -283,8 +300,8 @@ static int adds(struct member *member)
 	TRY(reef_read(member->reef, scene.primary, &word, 8));
 	pair(member, scene.arbiter);
 	for (uint32_t try = 0; try < TRIES; try++) {
-		rc = reef_faa(member->reef, scene.primary, 1, &before);
-		if (rc == -REEF_EINDOUBT)
+		rc = add_one(member, try % 2, &before);
+		if (rc == -REEF_EINDOUBT || (!rc && before == UINT64_MAX))
 			continue;
 		TRY(rc);
 		WANT(before < WRITERS * TRIES && !scene.winners[before]);
@@ -501,7 +518,8 @@ static int run_mutant(enum reef_mutant mutant, uint64_t seed)
 		return run_lease();
 	if (mutant == REEF_MUTANT_COPIES_GUESS_COMPARE)
 		return run_headers();
-	if (mutant == REEF_MUTANT_COPIES_ADD_TWICE)
+	if (mutant == REEF_MUTANT_COPIES_ADD_TWICE ||
+	    mutant == REEF_MUTANT_COPIES_WIN_TWICE)
 		return run_adds(seed);
 	return run(seed);
 }
@@ -572,6 +590,53 @@ static void client_copies_by_tasks_are_the_same(void **state)
 	pool_finish(&pool);
 }
 
+/* --- waiting --- */
+
+static bool is_pinned(const struct member *member)
+{
+	bool is_pinned = false;
+
+	for (uint32_t i = 0; i < CLIENT_COHORTS; i++)
+		is_pinned |= atomic_load(&member->reef->member.pins[i]) !=
+			     UINT64_MAX;
+	return is_pinned;
+}
+
+/* A change waits for a copy that is gone, and lets its epoch go meanwhile. */
+static int waits_unpinned(struct member *member)
+{
+	struct reef_access add = {.kind = REEF_FAA, .operand = 5};
+	struct reef_task task = {.accesses = &add, .count = 1};
+	uint64_t word;
+
+	TRY(make_copies(member));
+	add.address = scene.primary;
+	pair(member, UINT64_C(0xffffff) << 32); /* nobody has that */
+	WANT(reef_task_submit(member->reef, &task) == 0);
+	for (uint32_t i = 0; i < 20; i++) {
+		TRY(reef_sleep(SECOND / 100));
+		reef_progress(member->reef);
+		WANT(!task.done && !is_pinned(member));
+	}
+	/* The row is another: there is one copy. */
+	pair(member, 0);
+	TRY(reef_task_wait(member->reef, &task));
+	TRY(reef_read(member->reef, scene.primary, &word, 8));
+	WANT(word == 5 && !is_pinned(member));
+	return 0;
+}
+
+static void client_copies_wait_without_a_pin(void **state)
+{
+	struct pool pool = {.ttl_ns = 3600 * SECOND};
+
+	(void)state;
+	memset(&scene, 0, sizeof(scene));
+	pool_start(&pool, 1);
+	pool_add(&pool, waits_unpinned);
+	pool_finish(&pool);
+}
+
 /* --- budgets --- */
 
 static int count_operations(struct member *member, struct reef_access *accesses,
@@ -601,13 +666,17 @@ static int keeps_budget(struct member *member)
 	write.address = scene.primary + ENTRIES_AT;
 	write.local = entry;
 	TRY(count_operations(member, &read, 1, &counts));
-	WANT(counts.reads == 1 && counts.memory_operations == 1);
+	WANT(counts.reads == 1 && counts.memory_operations == 1 &&
+	     counts.round_trips == 1);
+	/* Side by side, on two links. */
 	TRY(count_operations(member, &write, 1, &counts));
-	WANT(counts.writes == 2 && counts.memory_operations == 2);
+	WANT(counts.writes == 2 && counts.memory_operations == 2 &&
+	     counts.batches == 2 && counts.round_trips == 2);
 	cas.operand = 1;
 	TRY(count_operations(member, &cas, 1, &counts));
 	WANT(cas.result == 0 && counts.cas == 2 &&
-	     counts.memory_operations == 2 && counts.batches == 2);
+	     counts.memory_operations == 2 && counts.batches == 2 &&
+	     counts.round_trips == 2);
 	cas.compare = 1;
 	cas.operand = 2;
 	list[0] = write;
@@ -650,6 +719,7 @@ int main(void)
 		cmocka_unit_test(client_copies_mutants_are_found),
 #endif
 		cmocka_unit_test(client_copies_by_tasks_are_the_same),
+		cmocka_unit_test(client_copies_wait_without_a_pin),
 		cmocka_unit_test(client_copies_keep_their_budget),
 	};
 

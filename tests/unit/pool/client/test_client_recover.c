@@ -2,6 +2,7 @@
  * kinds, memory that waits for readers, memory that is taken back. */
 #include "base/mutant.h"
 #include "fixture/pool_world.h"
+#include "pool/broker/lending.h"
 #include "pool/rpc.h"
 
 #include <errno.h>
@@ -214,6 +215,59 @@ static void client_mutant_that_ends_recovery_early_is_found(void **state)
 	assert_int_not_equal(pool_end(&pool), 0);
 	reef_mutate(REEF_MUTANT_NONE);
 	try_quiet = false;
+}
+
+/* --- memory that is closed for a while --- */
+
+/* Close all extents of the pool, as one who copies them does, or let them be
+ * opened again. */
+static void close_all(struct pool *pool, bool closed)
+{
+	struct reef_broker *broker = pool->broker;
+
+	for (uint32_t i = 0; i < broker->extents_count; i++) {
+		broker->extents[i].rekeying = closed;
+		if (closed)
+			broker_extent_set_closed(broker,
+						 broker->extents[i].number);
+	}
+	if (!closed)
+		broker_moves_resume(broker);
+}
+
+/* Who comes to a space while its memory is closed recovers nothing there before
+ * it is open again. */
+static int comes_while_closed(struct member *member)
+{
+	struct pool *pool = member->pool;
+	struct reef_space *space;
+	bool has;
+
+	while (!pool->note[1])
+		TRY(reef_sleep(MILLISECOND));
+	close_all(pool, true);
+	reef_sim_host_kill(pool->members[0].host);
+	TRY(member_space(member, &space));
+	TRY(reef_sleep(2 * SECOND));
+	TRY(member_has_session(member, (uint32_t)pool->note[1], &has));
+	WANT(has);
+	close_all(pool, false);
+	TRY(await_recovered(member, 1));
+	WANT(seen.asked >= 16);
+	return 0;
+}
+
+static void client_recovery_waits_for_memory_that_is_closed(void **state)
+{
+	memset(&seen, 0, sizeof(seen));
+	run(leaves_blocks, comes_while_closed);
+}
+
+static void client_mutant_that_skips_what_is_closed_is_found(void **state)
+{
+	memset(&seen, 0, sizeof(seen));
+	pool_find(REEF_MUTANT_CLIENT_SKIP_CLOSED, 0, leaves_blocks,
+		  comes_while_closed);
 }
 
 /* --- R8 --- */
@@ -664,6 +718,10 @@ int main(void)
 			client_block_that_nobody_can_judge_holds_up_nobody),
 		cmocka_unit_test(
 			client_mutant_that_ends_recovery_early_is_found),
+		cmocka_unit_test(
+			client_recovery_waits_for_memory_that_is_closed),
+		cmocka_unit_test(
+			client_mutant_that_skips_what_is_closed_is_found),
 		cmocka_unit_test(client_freed_for_later_waits_for_readers),
 		cmocka_unit_test(client_mutant_that_does_not_pin_is_found),
 		cmocka_unit_test(client_fibers_inside_in_turn_let_epochs_pass),

@@ -455,6 +455,108 @@ static void client_shrinking_blindly_is_found(void **state)
 }
 #endif
 
+/* --- fibers that share a handle, where there is no room --- */
+
+#define SHARERS 3
+#define HEAPS 3
+#define SHARED_BLOCK (48u << 10)
+#define SHARED_MAX 64
+#define SHARED_ROUNDS 300
+
+struct sharer {
+	struct reef *reef;
+	struct reef_space *space;
+	struct reef_fiber *fiber;
+	uint32_t number;
+};
+
+/* Take what there is, inside, where nobody waits for more; and free it. */
+static int fill_and_empty(void *arg)
+{
+	struct sharer *sharer = arg;
+	struct reef *reef = sharer->reef;
+	uint64_t blocks[SHARED_MAX];
+	uint32_t count, round;
+	int rc = 0;
+
+	for (round = 0; round < SHARED_ROUNDS; round++) {
+		for (count = 0; count < SHARED_MAX; count++) {
+			reef_enter(reef);
+			rc = reef_alloc(sharer->space, SHARED_BLOCK,
+					&blocks[count]);
+			if (!rc)
+				rc = reef_write(reef, blocks[count], &round, 4);
+			reef_leave(reef);
+			if (rc)
+				break;
+		}
+		WANT(!rc || rc == -ENOSPC);
+		TRY(reef_sleep((1 + sharer->number) * 100 * MICROSECOND));
+		while (count--)
+			TRY(reef_free(sharer->space, blocks[count], 0));
+		TRY(reef_sleep(MILLISECOND));
+	}
+	return 0;
+}
+
+/* Heaps that no handle has, with a block in each, so that they stay. */
+static int leave_heaps(struct member *member)
+{
+	struct reef_space *spaces[HEAPS];
+	struct reef *reefs[HEAPS];
+	uint64_t block;
+
+	for (uint32_t i = 0; i < HEAPS; i++) {
+		TRY(reef_client_handle(member->client, &reefs[i]));
+		TRY(reef_space_open(reefs[i], "shared", NULL, &spaces[i]));
+		TRY(reef_alloc(spaces[i], 4000, &block));
+	}
+	for (uint32_t i = 0; i < HEAPS; i++) {
+		reef_space_close(spaces[i]);
+		reef_close(reefs[i]);
+	}
+	return 0;
+}
+
+static int shares_a_handle(struct member *member)
+{
+	const struct reef_space_options options = {.flags = REEF_SPACE_CREATE};
+	struct sharer sharers[SHARERS];
+	struct reef_space *space;
+	int rc = 0, one;
+
+	TRY(reef_space_open(member->reef, "shared", &options, &space));
+	TRY(leave_heaps(member));
+	for (uint32_t i = 0; i < SHARERS; i++) {
+		sharers[i] = (struct sharer){
+			.reef = member->reef, .space = space, .number = i};
+		TRY(reef_fiber_spawn(reef_fiber_sched(), fill_and_empty,
+				     &sharers[i], &sharers[i].fiber));
+	}
+	for (uint32_t i = 0; i < SHARERS; i++) {
+		reef_fiber_join(sharers[i].fiber, &one);
+		rc = rc ? rc : one;
+	}
+	reef_space_close(space);
+	return rc;
+}
+
+/* None of them finds itself in a heap that another has taken meanwhile. */
+static void client_fibers_share_a_handle_without_room(void **state)
+{
+	for (uint64_t seed = seeds_first(); seeds_has(seed, seeds_of(3, 100));
+	     seed++) {
+		struct pool pool = {
+			.extent_size = EXTENT,
+			.capacity = EXTENT,
+		};
+
+		pool_start(&pool, seed);
+		pool_add(&pool, shares_a_handle);
+		pool_finish(&pool);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -466,6 +568,7 @@ int main(void)
 			client_space_that_nobody_uses_shrinks_by_the_next),
 		cmocka_unit_test(client_view_forgets_what_was_given_back),
 		cmocka_unit_test(client_shrinking_takes_nothing_that_lives),
+		cmocka_unit_test(client_fibers_share_a_handle_without_room),
 #if !SANITIZED
 		cmocka_unit_test(client_shrinking_blindly_is_found),
 #endif

@@ -10,9 +10,12 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -775,6 +778,54 @@ static void doctor_names_every_holder(void **state)
 	dismiss();
 }
 
+/* A table of `reef pages`, of that many bytes; its line of /proc/locks. */
+static void table(const char *name, size_t size, char line[128])
+{
+	char path[SCRATCH_PATH_MAX], text[64];
+	struct stat status;
+	char *bytes = calloc(1, size);
+
+	snprintf(text, sizeof(text), "reef-pages-1-%u-%s", (unsigned)geteuid(),
+		 name);
+	snprintf(path, sizeof(path), "root/dev/shm/%s", text);
+	assert_non_null(bytes);
+	memset(bytes, 1, size);
+	scratch_write(path, bytes, size, 0600);
+	free(bytes);
+	assert_int_equal(stat(scratch_path(path), &status), 0);
+	snprintf(line, 128,
+		 "1: FLOCK  ADVISORY  READ 71 %02x:%02x:%llu 0 EOF\n",
+		 major(status.st_dev), minor(status.st_dev),
+		 (unsigned long long)status.st_ino);
+}
+
+static void doctor_finds_tables_that_nobody_uses(void **state)
+{
+	char line[128], used[128], wanted[64];
+
+	table("small", 4096, line);
+	table("used", 200000, used);
+	file("proc/locks", used);
+	examine_with(NULL);
+	for (uint32_t i = 0; i < diagnosis->count; i++)
+		assert_string_not_equal(diagnosis->findings[i].name, "tables");
+	dismiss();
+	table("left", 200000, line);
+	examine_with(NULL);
+	assert_int_equal(find("tables")->verdict, REEF_VERDICT_WARN);
+	assert_non_null(strstr(find("tables")->found, "1 of `reef pages`"));
+	snprintf(wanted, sizeof(wanted), "rm /dev/shm/reef-pages-1-%u-left",
+		 (unsigned)geteuid());
+	assert_string_equal(find("tables")->command, wanted);
+	dismiss();
+	/* Nobody knows who uses them. */
+	no_file("proc/locks");
+	examine_with(NULL);
+	for (uint32_t i = 0; i < diagnosis->count; i++)
+		assert_string_not_equal(diagnosis->findings[i].name, "tables");
+	dismiss();
+}
+
 static void doctor_looks_at_the_real_machine(void **state)
 {
 	struct reef_doctor_options options = {.settings = &settings};
@@ -822,6 +873,7 @@ int main(void)
 		TEST(doctor_directory_that_cannot_be_made_is_told),
 		TEST(doctor_keys_must_be_private_and_whole),
 		TEST(doctor_names_every_holder),
+		TEST(doctor_finds_tables_that_nobody_uses),
 		TEST(doctor_looks_at_the_real_machine),
 	};
 

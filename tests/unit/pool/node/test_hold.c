@@ -8,6 +8,7 @@
 #include "fixture/seeds.h"
 #include "fixture/units.h"
 #include "pool/node/holder.h"
+#include "pool/node/holder_wire.h"
 #include "pool/node/internal.h"
 #include "pool/node/keep_image.h"
 #include "pool/node/mapper.h"
@@ -22,10 +23,12 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdalign.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -37,8 +40,15 @@
 static const struct reef_memory_options like = {.backing = REEF_BACKING_MEMFD,
 						.size = SIZE};
 
+/* What a holder has if its node dies after so many messages. */
+struct prefix {
+	uint32_t messages, clients, extents;
+};
+#define PREFIXES_MAX 16u
+
 struct scene {
 	const char *path, *image;
+	struct prefix *prefixes; /* shared; NULL: a real holder is started */
 	uint64_t linger_ns;
 	pid_t holder; /* that was started last */
 	uint32_t starts;
@@ -56,6 +66,27 @@ static void ignore_end(void *context, const struct reef_holder_end *end)
 {
 }
 
+/* A holder that notes what it would have after each message. */
+static int record_prefixes(struct prefix *prefixes, int listen_fd)
+{
+	int fd = accept(listen_fd, NULL, NULL), sent;
+	struct holder_message message;
+	struct prefix now = {0};
+
+	while (now.messages + 1 < PREFIXES_MAX &&
+	       holder_receive(fd, &message, &sent, true) == 1) {
+		if (sent >= 0)
+			close(sent);
+		now.clients += message.kind == HOLDER_CLIENT;
+		now.extents += message.kind == HOLDER_ADD;
+		now.messages++;
+		prefixes[now.messages] = now;
+		__atomic_store_n(&prefixes[0].messages, now.messages,
+				 __ATOMIC_RELEASE);
+	}
+	return 0;
+}
+
 static int start_process(void *context, int listen_fd)
 {
 	struct scene *scene = context;
@@ -66,6 +97,8 @@ static int start_process(void *context, int listen_fd)
 		return -errno;
 	if (scene->holder == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (scene->prefixes)
+			_exit(record_prefixes(scene->prefixes, listen_fd));
 		_exit(reef_holder_run(&(struct reef_holder_run_options){
 			      .listen_fd = listen_fd,
 			      .linger_ns = scene->linger_ns,
@@ -265,6 +298,51 @@ static void holder_second_one_mutant_is_found(void **state)
 }
 #endif
 
+/* The node dies after any of the messages by which it gives everything to a
+ * second holder. True if that one has, whenever it has the memory, the process
+ * that has it mapped. */
+static bool are_prefixes_safe(struct scene *scene)
+{
+	struct prefix *prefixes =
+		mmap(NULL, PREFIXES_MAX * sizeof(*prefixes),
+		     PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	uint32_t count = 0, tries = 0;
+	bool safe = true;
+
+	assert_true(prefixes != MAP_FAILED);
+	begin(scene, true);
+	end_holder(scene);
+	scene->prefixes = prefixes;
+	scene->keep->ops->tend(scene->keep);
+	/* NOTE, and one of each. */
+	while (count < 3 && tries++ < WAIT_MS) {
+		count = __atomic_load_n(&prefixes[0].messages,
+					__ATOMIC_ACQUIRE);
+		usleep(1000);
+	}
+	assert_int_equal(count, 3);
+	assert_int_equal(prefixes[3].clients, 1);
+	assert_int_equal(prefixes[3].extents, 1);
+	for (uint32_t i = 1; i <= count; i++)
+		safe &= !prefixes[i].extents || prefixes[i].clients;
+	scene->prefixes = NULL;
+	munmap(prefixes, PREFIXES_MAX * sizeof(*prefixes));
+	return safe;
+}
+
+static void holder_second_one_knows_processes_before_memory(void **state)
+{
+	assert_true(are_prefixes_safe(*state));
+}
+
+#if !SANITIZED
+static void holder_second_one_mutant_of_order_is_found(void **state)
+{
+	reef_mutate(REEF_MUTANT_KEEP_PIDFDS_LAST);
+	assert_false(are_prefixes_safe(*state));
+}
+#endif
+
 /* Whether a fence is confirmed only when the session's process, which has an
  * extent mapped from an earlier life, has ended. */
 static bool fence_awaits_process(struct scene *scene)
@@ -310,8 +388,9 @@ static void holder_fence_mutant_is_found(void **state)
 
 /* --- nobody comes --- */
 
-/* Let the holder give up; then how many extents the image has. */
-static int give_up(struct scene *scene, bool maps)
+/* Let the holder give up; then how many extents the image has, which end with
+ * that byte. */
+static int give_up_to(struct scene *scene, bool maps, uint8_t byte)
 {
 	struct reef_store *store;
 	struct reef_keep *image;
@@ -333,12 +412,17 @@ static int give_up(struct scene *scene, bool maps)
 		assert_int_equal(kept.extents[0].line.copy, 9);
 		assert_int_equal(
 			((uint8_t *)kept.extents[0].memory->base)[SIZE - 1],
-			0x5a);
+			byte);
 	}
 	reef_kept_fini(&kept);
 	reef_keep_image_destroy(image);
 	reef_store_destroy(store);
 	return count;
+}
+
+static int give_up(struct scene *scene, bool maps)
+{
+	return give_up_to(scene, maps, 0x5a);
 }
 
 static void holder_that_gives_up_ends_mappers_and_saves(void **state)
@@ -369,21 +453,81 @@ static void holder_that_gives_up_mutant_is_found(void **state)
 }
 #endif
 
-/* A clean image of something else is there: it stays. */
-static void holder_that_gives_up_spares_another_image(void **state)
+/* Leave a clean image there, as a node does that was stopped. */
+static void leave_image(const struct scene *scene, const struct reef_kept *kept)
 {
-	struct scene *scene = *state;
-	struct reef_kept other = {.head = {.pool = 5, .node = 6}};
 	struct reef_store *store;
 	struct reef_keep *image;
 
 	assert_int_equal(mkdir(scene->image, 0700), 0);
 	assert_int_equal(reef_store_open_directory(scene->image, &store), 0);
 	assert_int_equal(reef_keep_image_create(store, NULL, &image), 0);
-	assert_int_equal(image->ops->save(image, &other), 0);
+	assert_int_equal(image->ops->save(image, kept), 0);
 	reef_keep_image_destroy(image);
 	reef_store_destroy(store);
-	assert_int_equal(give_up(scene, true), 0);
+}
+
+/* A clean image of something else is there: it stays. */
+static void holder_that_gives_up_spares_another_image(void **state)
+{
+	struct reef_kept other = {.head = {.pool = 5, .node = 6}};
+
+	leave_image(*state, &other);
+	assert_int_equal(give_up(*state, true), 0);
+}
+
+/* A clean image of the same extents is there, which may be newer: the node ran
+ * without its holder meanwhile. */
+static void holder_that_gives_up_spares_a_newer_image(void **state)
+{
+	struct reef_kept_extent extent = {
+		.line = {.extent = 3, .size = SIZE, .copy = 9}};
+	struct reef_kept kept = {.head = {.pool = 5, .node = 6},
+				 .extents = &extent,
+				 .extents_count = 1};
+
+	assert_int_equal(reef_memory_create(&like, &extent.memory), 0);
+	memset(extent.memory->base, 0x77, SIZE);
+	leave_image(*state, &kept);
+	reef_memory_destroy(extent.memory);
+	assert_int_equal(give_up_to(*state, true, 0x77), 1);
+}
+
+/* A message has one descriptor at most: what comes with two is refused, and
+ * none of them stays. */
+static void holder_takes_no_second_descriptor(void **state)
+{
+	const struct holder_message sent = {.magic = HOLDER_MAGIC,
+					    .kind = HOLDER_ADD};
+	struct holder_message message;
+	alignas(struct cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))] = {0};
+	struct iovec iov = {(void *)&sent, sizeof(sent)};
+	struct msghdr header = {.msg_iov = &iov,
+				.msg_iovlen = 1,
+				.msg_control = control,
+				.msg_controllen = sizeof(control)};
+	struct cmsghdr *item = CMSG_FIRSTHDR(&header);
+	int pair[2], fd, next;
+
+	(void)state;
+	item->cmsg_level = SOL_SOCKET;
+	item->cmsg_type = SCM_RIGHTS;
+	item->cmsg_len = CMSG_LEN(2 * sizeof(int));
+	assert_int_equal(
+		socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+	memcpy(CMSG_DATA(item), (int[2]){pair[0], pair[1]}, sizeof(pair));
+	assert_int_equal(sendmsg(pair[0], &header, 0), sizeof(sent));
+	next = dup(pair[0]);
+	assert_true(next >= 0);
+	close(next);
+	assert_int_equal(holder_receive(pair[1], &message, &fd, true),
+			 -REEF_EPROTO);
+	assert_int_equal(fd, -1);
+	/* The lowest that is free is the same as before. */
+	assert_int_equal(dup(pair[0]), next);
+	close(next);
+	close(pair[0]);
+	close(pair[1]);
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, begin_scene, end_scene)
@@ -391,14 +535,18 @@ static void holder_that_gives_up_spares_another_image(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(holder_takes_no_second_descriptor),
 		TEST(holder_next_life_is_given_memory_and_processes),
 		TEST(holder_second_one_has_everything),
+		TEST(holder_second_one_knows_processes_before_memory),
 		TEST(holder_fence_ends_process_of_an_earlier_life),
 		TEST(holder_that_gives_up_ends_mappers_and_saves),
 		TEST(holder_that_gives_up_leaves_who_let_go),
 		TEST(holder_that_gives_up_spares_another_image),
+		TEST(holder_that_gives_up_spares_a_newer_image),
 #if !SANITIZED
 		TEST(holder_second_one_mutant_is_found),
+		TEST(holder_second_one_mutant_of_order_is_found),
 		TEST(holder_fence_mutant_is_found),
 		TEST(holder_that_gives_up_mutant_is_found),
 #endif

@@ -20,7 +20,7 @@
 static const struct reef_memory_options like = {
 	.backing = REEF_BACKING_SIMULATED, .size = SIZE};
 
-/* What both were told, a word each: "holder.take image.spend". */
+/* What both were told, a word each: "holder.take image.has". */
 static char story[256];
 
 struct fake {
@@ -28,7 +28,7 @@ struct fake {
 	const char *name;
 	uint32_t extents; /* has 1 to that */
 	int take_rc, add_rc, save_rc;
-	int spend_rc; /* once */
+	int has_rc;
 };
 
 static struct fake holder, image;
@@ -78,17 +78,18 @@ static void fake_forget(struct reef_keep *keep, uint32_t extent)
 
 static void fake_note(struct reef_keep *keep, const struct reef_keep_head *head)
 {
-	tell(keep, "note");
+	tell(keep, head->image ? "image" : "note");
 }
 
-static int fake_spend(struct reef_keep *keep, const struct reef_kept *kept)
+static int fake_has(struct reef_keep *keep, const struct reef_keep_head *head)
 {
-	struct fake *fake = (struct fake *)keep;
-	int rc = fake->spend_rc;
+	tell(keep, "has");
+	return ((struct fake *)keep)->has_rc;
+}
 
-	tell(keep, "spend");
-	fake->spend_rc = 0;
-	return rc;
+static uint64_t fake_number(struct reef_keep *keep)
+{
+	return 7;
 }
 
 static int fake_lend(struct reef_keep *keep, const struct reef_kept *kept)
@@ -114,7 +115,8 @@ static const struct reef_keep_ops fake_ops = {
 	.forget = fake_forget,
 	.note = fake_note,
 	.lend = fake_lend,
-	.spend = fake_spend,
+	.has = fake_has,
+	.number = fake_number,
 	.save = fake_save,
 	.release = fake_release,
 };
@@ -129,16 +131,18 @@ static int reset(void **state)
 	return 0;
 }
 
-static struct reef_keep *join(bool with_holder, bool with_image,
-			      bool spend_only)
+/* `wanted`: both are, at a stop; else they are there from an earlier life. */
+static struct reef_keep *join(bool with_holder, bool with_image, bool wanted)
 {
 	struct reef_keep *keep;
 
 	assert_int_equal(
 		reef_keep_both_create(
 			&(struct reef_keep_both_options){
-				with_holder ? &holder.keep : NULL,
-				with_image ? &image.keep : NULL, spend_only},
+				.holder = with_holder ? &holder.keep : NULL,
+				.image = with_image ? &image.keep : NULL,
+				.saves = wanted,
+				.holds = wanted},
 			&keep),
 		0);
 	return keep;
@@ -146,10 +150,10 @@ static struct reef_keep *join(bool with_holder, bool with_image,
 
 /* Take and lend; returns how many extents, or an error. `told` is what both are
  * told. */
-static int take(bool with_holder, bool with_image, bool spend_only,
+static int take(bool with_holder, bool with_image, bool wanted,
 		const char *told)
 {
-	struct reef_keep *keep = join(with_holder, with_image, spend_only);
+	struct reef_keep *keep = join(with_holder, with_image, wanted);
 	struct reef_kept kept = {0};
 	int rc = keep->ops->take(keep, &like, &kept);
 
@@ -169,10 +173,10 @@ static int take(bool with_holder, bool with_image, bool spend_only,
 }
 
 /* Save; returns what it does. `told` is what both are told. */
-static int save(bool with_holder, bool with_image, bool spend_only,
+static int save(bool with_holder, bool with_image, bool wanted,
 		const char *told)
 {
-	struct reef_keep *keep = join(with_holder, with_image, spend_only);
+	struct reef_keep *keep = join(with_holder, with_image, wanted);
 	int rc = keep->ops->save(keep, &(struct reef_kept){0});
 
 	assert_string_equal(story, told);
@@ -180,17 +184,17 @@ static int save(bool with_holder, bool with_image, bool spend_only,
 	return rc;
 }
 
-static void keep_both_takes_from_the_holder_and_spends_the_image(void **state)
+static void keep_both_takes_from_the_holder(void **state)
 {
 	holder.extents = 2;
 	image.extents = 3;
-	assert_int_equal(take(true, true, false, "holder.take image.spend"), 2);
+	assert_int_equal(take(true, true, true, "holder.take image.has"), 2);
 	reset(state);
 	holder.extents = 2;
-	assert_int_equal(take(true, true, true, "holder.take image.spend"), 2);
+	assert_int_equal(take(true, true, false, "holder.take image.has"), 2);
 	reset(state);
 	holder.extents = 2;
-	assert_int_equal(take(true, false, false, "holder.take"), 2);
+	assert_int_equal(take(true, false, true, "holder.take"), 2);
 }
 
 /* The holder has it before the image is spent: whoever is killed in between
@@ -198,24 +202,24 @@ static void keep_both_takes_from_the_holder_and_spends_the_image(void **state)
 static void keep_both_takes_the_image_if_the_holder_is_empty(void **state)
 {
 	image.extents = 2;
-	assert_int_equal(take(true, true, false,
-			      "holder.take image.take holder.note holder.add "
-			      "holder.add image.lend"),
+	assert_int_equal(take(true, true, true,
+			      "holder.take image.take holder.image holder.add "
+			      "holder.add image.lend holder.note"),
 			 2);
+	reset(state);
+	image.extents = 2;
+	assert_int_equal(take(false, true, true, "image.take image.lend"), 2);
 	reset(state);
 	image.extents = 2;
 	assert_int_equal(take(false, true, false, "image.take image.lend"), 2);
 	reset(state);
-	image.extents = 2;
-	assert_int_equal(take(true, true, true, "holder.take"), 0);
-	reset(state);
-	assert_int_equal(take(true, true, false, "holder.take image.take"), 0);
+	assert_int_equal(take(true, true, true, "holder.take image.take"), 0);
 }
 
 /* A node that is refused lends nothing: nothing is told of it. */
 static void keep_both_spends_nothing_that_is_not_lent(void **state)
 {
-	struct reef_keep *keep = join(true, true, false);
+	struct reef_keep *keep = join(true, true, true);
 	struct reef_kept kept = {0};
 
 	image.extents = 2;
@@ -230,66 +234,80 @@ static void keep_both_takes_the_image_without_a_working_holder(void **state)
 {
 	image.extents = 2;
 	holder.add_rc = -EPIPE;
-	assert_int_equal(take(true, true, false,
-			      "holder.take image.take holder.note holder.add "
-			      "image.lend"),
+	assert_int_equal(take(true, true, true,
+			      "holder.take image.take holder.image holder.add "
+			      "image.lend holder.note"),
 			 2);
 }
 
-/* A process was killed while it gave the holder what was in the image. */
-static void keep_both_takes_the_image_that_has_more(void **state)
+/* A process was killed while it gave the holder what was in the image, or
+ * before it let its holder go: then another may have run without that one. */
+static void keep_both_takes_the_image_that_has_all(void **state)
 {
 	holder.extents = 1;
 	image.extents = 2;
-	image.spend_rc = 1;
+	image.has_rc = 1;
 	assert_int_equal(take(true, true, false,
-			      "holder.take image.spend holder.forget "
-			      "image.take holder.note holder.add holder.add "
-			      "image.lend"),
+			      "holder.take image.has holder.forget "
+			      "image.take holder.image holder.add holder.add "
+			      "image.lend holder.note"),
+			 2);
+	reset(state);
+	holder.extents = 1;
+	image.extents = 2;
+	image.has_rc = 1;
+	assert_int_equal(take(true, true, true,
+			      "holder.take image.has holder.forget "
+			      "image.take holder.image holder.add holder.add "
+			      "image.lend holder.note"),
 			 2);
 }
 
 static void keep_both_takes_nothing_if_they_differ(void **state)
 {
 	holder.extents = 2;
-	image.spend_rc = -EEXIST;
-	assert_int_equal(take(true, true, false, "holder.take image.spend"),
-			 -EEXIST);
-	reset(state);
-	holder.extents = 2;
-	image.spend_rc = 1;
-	assert_int_equal(take(true, true, true, "holder.take image.spend"),
+	image.has_rc = -EEXIST;
+	assert_int_equal(take(true, true, true, "holder.take image.has"),
 			 -EEXIST);
 	reset(state);
 	holder.take_rc = -EBUSY;
 	image.extents = 2;
-	assert_int_equal(take(true, true, false, "holder.take"), -EBUSY);
+	assert_int_equal(take(true, true, true, "holder.take"), -EBUSY);
 }
 
 static void keep_both_saves_the_image_before_the_holder_goes(void **state)
 {
-	assert_int_equal(save(true, true, false, "image.save holder.release"),
+	assert_int_equal(save(true, true, true,
+			      "holder.image image.save holder.release"),
 			 0);
 	reset(state);
-	assert_int_equal(save(false, true, false, "image.save"), 0);
+	assert_int_equal(save(false, true, true, "image.save"), 0);
 	reset(state);
 	image.save_rc = -ENOSPC;
-	assert_int_equal(save(false, true, false, "image.save"), -ENOSPC);
+	assert_int_equal(save(false, true, true, "image.save"), -ENOSPC);
 }
 
 static void keep_both_leaves_memory_with_the_holder(void **state)
 {
 	image.save_rc = -ENOSPC;
-	assert_int_equal(save(true, true, false, "image.save holder.save"), 1);
+	assert_int_equal(
+		save(true, true, true, "holder.image image.save holder.save"),
+		1);
 	reset(state);
-	assert_int_equal(save(true, true, true, "holder.save"), 1);
+	assert_int_equal(save(true, false, true, "holder.save"), 1);
+}
+
+/* A holder of before goes with the memory that nobody wants to be kept. */
+static void keep_both_keeps_nothing_that_is_not_wanted(void **state)
+{
+	assert_int_equal(save(true, true, false, "holder.release"), 0);
 	reset(state);
-	assert_int_equal(save(true, false, false, "holder.save"), 1);
+	assert_int_equal(save(false, true, false, ""), 0);
 }
 
 static void keep_both_tells_the_holder_of_changes(void **state)
 {
-	struct reef_keep *keep = join(true, true, false);
+	struct reef_keep *keep = join(true, true, true);
 	struct reef_keep_line line = {.extent = 1, .size = SIZE};
 
 	holder.add_rc = -EPIPE;
@@ -305,10 +323,11 @@ static void keep_both_mutants_are_found(void **state)
 {
 	reef_mutate(REEF_MUTANT_KEEP_IMAGE_UNSPENT);
 	holder.extents = 1;
-	assert_int_equal(take(true, true, false, "holder.take"), 1);
+	assert_int_equal(take(true, true, true, "holder.take"), 1);
 	reset(state);
 	reef_mutate(REEF_MUTANT_KEEP_RELEASE_FIRST);
-	save(true, true, false, "holder.release image.save holder.release");
+	save(true, true, true,
+	     "holder.release holder.image image.save holder.release");
 	reef_mutate(REEF_MUTANT_NONE);
 }
 
@@ -316,14 +335,15 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup(name, reset)
 	const struct CMUnitTest tests[] = {
-		TEST(keep_both_takes_from_the_holder_and_spends_the_image),
+		TEST(keep_both_takes_from_the_holder),
 		TEST(keep_both_takes_the_image_if_the_holder_is_empty),
 		TEST(keep_both_spends_nothing_that_is_not_lent),
 		TEST(keep_both_takes_the_image_without_a_working_holder),
-		TEST(keep_both_takes_the_image_that_has_more),
+		TEST(keep_both_takes_the_image_that_has_all),
 		TEST(keep_both_takes_nothing_if_they_differ),
 		TEST(keep_both_saves_the_image_before_the_holder_goes),
 		TEST(keep_both_leaves_memory_with_the_holder),
+		TEST(keep_both_keeps_nothing_that_is_not_wanted),
 		TEST(keep_both_tells_the_holder_of_changes),
 		TEST(keep_both_mutants_are_found),
 	};

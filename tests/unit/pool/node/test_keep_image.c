@@ -216,29 +216,31 @@ static void keep_image_folder_is_one_process_s(void **state)
 	reef_keep_image_destroy(first);
 }
 
-/* What another keep has is as new only if it is the same; whatever else is
- * there was saved after it, and stays. */
-static void keep_image_is_spent_by_the_same_memory_only(void **state)
+/* An image knows the memory that it is of by its number. */
+static void keep_image_knows_what_it_is_of(void **state)
 {
-	struct reef_kept_extent extents[2] = {
-		{.line = {.extent = 3, .epoch = 4, .copy = 70}},
-		{.line = {.extent = 8, .epoch = 1, .copy = 60}},
-	};
-	struct reef_kept kept = {
-		.head = head, .extents = extents, .extents_count = 2};
+	struct reef_keep_head of = head;
+	struct reef_kept kept = {.head = head};
 	struct reef_keep *keep;
 
-	assert_int_equal(save(*state), 0);
 	assert_int_equal(reef_keep_image_create(*state, NULL, &keep), 0);
-	assert_int_equal(keep->ops->spend(keep, &kept), -EEXIST);
-	kept.extents_count = 1;
-	assert_int_equal(keep->ops->spend(keep, &kept), 1);
-	kept.extents_count = 2;
-	extents[1].line.copy = 71;
-	assert_int_equal(keep->ops->spend(keep, &kept), 0);
-	assert_int_equal(keep->ops->spend(keep, &kept), 0);
+	assert_int_equal(keep->ops->has(keep, &of), 0);
+	of.image = keep->ops->number(keep);
+	assert_int_equal(keep->ops->has(keep, &of), 0);
+	assert_int_equal(keep->ops->save(keep, &kept), 0);
+	assert_int_equal(keep->ops->has(keep, &of), 1);
+	of.image = keep->ops->number(keep); /* of the next one */
+	assert_int_equal(keep->ops->has(keep, &of), -EEXIST);
+	of.image = 0;
+	assert_int_equal(keep->ops->has(keep, &of), -EEXIST);
+	assert_int_equal(keep->ops->take(keep, &like, &kept), 0);
+	of.image = keep->ops->number(keep);
+	assert_int_equal(keep->ops->has(keep, &of), 1);
+	assert_int_equal(keep->ops->lend(keep, &kept), 0);
+	assert_int_equal(keep->ops->has(keep, &of), 0);
+	assert_int_not_equal(keep->ops->number(keep), of.image);
 	reef_keep_image_destroy(keep);
-	assert_int_equal(take(*state), 0);
+	reef_kept_fini(&kept);
 }
 
 int main(void)
@@ -253,7 +255,7 @@ int main(void)
 		TEST(keep_image_of_another_mark_is_refused),
 		TEST(keep_image_crash_leaves_all_or_nothing),
 		TEST(keep_image_folder_is_one_process_s),
-		TEST(keep_image_is_spent_by_the_same_memory_only),
+		TEST(keep_image_knows_what_it_is_of),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

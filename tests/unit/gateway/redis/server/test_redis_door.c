@@ -746,8 +746,8 @@ static void redis_door_sets_of_one_key_leave_the_last(void **state)
 	close_crowd(&open, fds);
 }
 
-/* When the last value of a key is refused, the one before it is set. */
-static void redis_door_refused_value_leaves_the_one_before(void **state)
+/* When one value of MSET is refused, nothing is set. */
+static void redis_door_mset_with_a_refused_value_sets_nothing(void **state)
 {
 	const size_t size = (64 << 20) + 1;
 	struct open_door open;
@@ -764,7 +764,7 @@ static void redis_door_refused_value_leaves_the_one_before(void **state)
 	ask(fd, "\r\n",
 	    "-ERR string exceeds maximum allowed size (proto-max-bulk-len)"
 	    "\r\n");
-	ask(fd, "GET k\r\n", "$1\r\n1\r\n");
+	ask(fd, "GET k\r\n", "$-1\r\n");
 	free(large);
 	close(fd);
 	close_door(&open);
@@ -837,7 +837,7 @@ int main(void)
 			redis_door_conflict_leaves_the_connection_as_it_was),
 		cmocka_unit_test(redis_door_sets_of_one_key_leave_the_last),
 		cmocka_unit_test(
-			redis_door_refused_value_leaves_the_one_before),
+			redis_door_mset_with_a_refused_value_sets_nothing),
 		cmocka_unit_test(
 			redis_door_client_killed_while_it_waits_does_nothing),
 	};

@@ -70,6 +70,41 @@ static void state_dead_node_loses_its_extents(void **state)
 			    "tcp://127.0.0.1:2");
 }
 
+/* One that keeps nothing has to be DEAD first. */
+static void state_node_that_keeps_is_away_and_back_in_one(void **state)
+{
+	struct reef_record come = {.type = REEF_RECORD_NODE_RETURN,
+				   .id = 1,
+				   .incarnation = 7,
+				   .size = MIB,
+				   .addresses = text("x")};
+	struct reef_state_summary summary;
+
+	add_node(1, "a", 100 * MIB);
+	add_node(2, "b", 100 * MIB);
+	add_space(1, "s", 1000 * MIB);
+	add_extent(1, 1, 0, 1, 16 * MIB);
+	add_extent(2, 1, 1, 2, 16 * MIB);
+	must(RECORD(.type = REEF_RECORD_EXTENT_MOVE, .id = 2, .node = 1));
+	refuse(-EBUSY, &come);
+	must(RECORD(.type = REEF_RECORD_NODE_KEEP, .id = 1, .value = 1));
+	must(&come);
+	assert_int_equal(reef_state_node(the, 1)->state, REEF_NODE_OK);
+	assert_int_equal(reef_state_node(the, 1)->incarnation, 7);
+	/* What it keeps is its room, without what moved to it. */
+	assert_int_equal(reef_state_node(the, 1)->used, 16 * MIB);
+	assert_int_equal(reef_state_node(the, 1)->capacity, 16 * MIB);
+	assert_int_equal(reef_state_extent(the, 1)->node, 1);
+	assert_int_equal(reef_state_extent(the, 2)->target, 0);
+	reef_state_summary(the, &summary);
+	assert_int_equal(summary.pool_epoch, 2);
+	refuse(-ESTALE, &come);
+	node_becomes(1, REEF_NODE_DRAINING, 2);
+	come.incarnation = 8;
+	must(&come);
+	assert_int_equal(reef_state_node(the, 1)->state, REEF_NODE_DRAINING);
+}
+
 static void state_drain_ends_with_the_last_extent(void **state)
 {
 	const struct reef_state_extent *extent;
@@ -770,6 +805,7 @@ int main(void)
 		TEST(state_epochs_rise_by_one),
 		TEST(state_without_a_pool_takes_nothing),
 		TEST(state_dead_node_loses_its_extents),
+		TEST(state_node_that_keeps_is_away_and_back_in_one),
 		TEST(state_drain_ends_with_the_last_extent),
 		TEST(state_node_that_has_not_come_is_dead),
 		TEST(state_bounds_are_kept),

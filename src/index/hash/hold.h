@@ -1,0 +1,12 @@
+/* hold.h - keys of a table that a transaction has: index/entry/hold.h.
+ *
+ * Thread: as table.h. */
+#ifndef REEF_INDEX_HASH_HOLD_H
+#define REEF_INDEX_HASH_HOLD_H
+
+#include "index/entry/hold.h"
+#include "index/hash/table.h"
+
+extern const struct hold_index hash_holds;
+
+#endif

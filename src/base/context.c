@@ -8,6 +8,20 @@
 
 #ifdef REEF_ASAN
 _Thread_local struct reef_context *reef_context_left;
+_Thread_local struct reef_fake_stacks reef_fake_stacks;
+
+static void *take_fake_stack(void)
+{
+	if (!reef_fake_stacks.count)
+		return NULL; /* the sanitizer makes one */
+	return reef_fake_stacks.kept[--reef_fake_stacks.count];
+}
+
+static void give_fake_stack(void *fake_stack)
+{
+	if (fake_stack && reef_fake_stacks.count < REEF_FAKE_STACKS_MAX)
+		reef_fake_stacks.kept[reef_fake_stacks.count++] = fake_stack;
+}
 #endif
 
 #ifdef REEF_CONTEXT_UCONTEXT
@@ -87,7 +101,7 @@ void reef_context_make(struct reef_context *context, void *stack, size_t size,
 	ASAN_UNPOISON_MEMORY_REGION(stack, size);
 	context->bottom = stack;
 	context->size = size;
-	context->fake_stack = NULL;
+	context->fake_stack = take_fake_stack();
 #endif
 #ifdef REEF_TSAN
 	context->tsan = __tsan_create_fiber(0);
@@ -99,6 +113,9 @@ void reef_context_forget(struct reef_context *context)
 {
 #ifdef REEF_TSAN
 	__tsan_destroy_fiber(context->tsan);
+#endif
+#ifdef REEF_ASAN
+	give_fake_stack(context->fake_stack);
 #endif
 	(void)context;
 }

@@ -29,6 +29,10 @@
 #define PARTS_MAX 64
 #define REGIONS_MAX 16
 #define SLOTS_MAX 4096
+/* The silence of a test that waits for one to be noticed. Both sides must get
+ * the processor within it, also in an emulator or under a sanitizer on a busy
+ * machine: at 200 ms a guest was sent away while it said its hello. */
+#define SHORT_SILENCE_NS 2000000000ull
 
 /* What the director or a client asks of the node. */
 enum order {

@@ -202,7 +202,7 @@ static int links_a_dead_client_is_noticed(struct world *world)
 	int client;
 
 	if (!is_kind(world, "verbs")) /* whose channel says so anyway */
-		world->node_options.silence_ns = 1000000000;
+		world->node_options.silence_ns = SHORT_SILENCE_NS;
 	TRY(world_start_node(world));
 	client = world_start(world, mortal_client, NULL);
 	TRY(await(world, &world->board->word[1], 1));
@@ -246,7 +246,7 @@ static int links_a_stopped_node_goes_on(struct world *world)
 	int client;
 
 	if (is_kind(world, "tcp"))
-		world->client_options.silence_ns = 400000000;
+		world->client_options.silence_ns = SHORT_SILENCE_NS;
 	TRY(world_start_node(world));
 	client = world_start(world, patient_client, NULL);
 	TRY(await(world, &world->board->word[1], 1));

@@ -351,9 +351,7 @@ static int f8_a_stopped_holder_is_ended_in_time(struct world *world)
 	uint64_t key, before = 0, after;
 	int client, rc;
 
-	/* verbs runs in an emulator. */
-	world->node_options.silence_ns =
-		is_kind(world, "verbs") ? 2000000000 : 200000000;
+	world->node_options.silence_ns = SHORT_SILENCE_NS;
 	atomic_store(&world->board->word[2], 1);
 	TRY(world_start_node(world));
 	CHECK_EQ(world, order(world, ORDER_EXPOSE, 4096, 0, 0, &key), 0);

@@ -338,7 +338,7 @@ static int f5_a_dead_node_is_noticed(struct world *world)
 	int client;
 
 	if (world->sim || is_kind(world, "tcp"))
-		world->client_options.silence_ns = 1000000000;
+		world->client_options.silence_ns = SHORT_SILENCE_NS;
 	TRY(world_start_node(world));
 	CHECK_EQ(world, order(world, ORDER_EXPOSE, 65536, 0, 0, &key), 0);
 	atomic_store(&world->board->word[0], key);

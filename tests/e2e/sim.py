@@ -14,6 +14,7 @@ import xml.etree.ElementTree
 REEF = os.path.abspath(sys.argv[1])
 TIMEOUT_S = 240
 CHARTS = {
+    "copies": ["copies-map", "copies-map-wait"],
     "fabric": ["fabric-atomics", "fabric-connections", "fabric-pages",
                "fabric-threads"],
     "log": ["log-append", "log-append-wait"],
@@ -57,7 +58,7 @@ def main():
     with tempfile.TemporaryDirectory() as directory:
         told = {subject: check_run(directory, subject) for subject in CHARTS}
         # The same seed tells the same; once more of those that are quick.
-        for subject in ("locks", "tree"):
+        for subject in ("locks", "log", "txn"):
             assert check_run(directory, subject) == told[subject]
         gone = os.path.join(directory, "no", "such")
         assert reef("fabric", "--quick", "--out", gone).returncode == 1

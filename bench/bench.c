@@ -154,7 +154,7 @@ static bool has_ratio(const struct contestant *peer)
 static double required_of(const struct run *run, const struct bench_peer *peer,
 			  const struct contestant *contestant)
 {
-	return run->group->required_waiting > 0 &&
+	return peer->required > 0 && run->group->required_waiting > 0 &&
 			       contestant_cost(contestant).waited > 0.5
 		       ? run->group->required_waiting
 		       : peer->required;

@@ -164,7 +164,7 @@ static const struct bench_case spill_cases[] = {
 	 .peers = {{"disk", 1.5}}},
 	{.name = "spill-duckdb",
 	 .about = "a sort of DuckDB, temp_directory in a mounted directory",
-	 .peers = {{"disk", 1.5}}},
+	 .peers = {{"disk", 1.5}, {"memory", 0}}},
 	{0},
 };
 

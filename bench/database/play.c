@@ -34,8 +34,10 @@ void play_choose(uint64_t table, bool quick, struct play_sizes *out)
 	if (out->cache < 2 * MIB)
 		out->cache = 2 * MIB;
 	/* The table's pages, and what they take besides; a file, or what is
-	 * spilled, twice; and what is not given back yet. */
-	out->lend = (table / 4 * 7 + out->file + 2 * out->sorted + 256 * MIB) /
+	 * spilled, twice, by DuckDB as much as the machine has; and what is not
+	 * given back yet. */
+	out->lend = (table / 4 * 7 + out->file + 2 * out->sorted +
+		     2 * out->limit + 256 * MIB) /
 		    (64 * MIB) * (64 * MIB);
 }
 
@@ -88,7 +90,7 @@ int play_turn(const struct scenario *scenario, enum play_way way,
 	stage.errors.error[0] = '\0';
 	rc = scenario->prepare(&stage, with_pool);
 	rc = rc ? rc : stage_forget(&stage);
-	if (!rc && way == PLAY_MEMORY)
+	if (!rc && way == PLAY_MEMORY && scenario->data)
 		stage_remember(&stage, scenario->data);
 	stage.is_unlimited = way == PLAY_MEMORY;
 	rc = rc ? rc : scenario->turn(&stage, with_pool, seconds, out);

@@ -1,12 +1,11 @@
 /* spill.c - the scenarios where something is sorted that is larger than the
  * memory for it, with temporary files on the disk, or in the pool by a mounted
  * directory. */
+#include "bench/contest.h"
 #include "bench/database/play.h"
 #include "bench/units.h"
 
-#include <fcntl.h>
-#include <pwd.h>
-#include <signal.h>
+#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -132,86 +131,113 @@ const struct scenario spill_sort = {
 
 /* --- DuckDB --- */
 
-/* DuckDB comes by npm, for node. */
-static const char duckdb_script[] =
-	"const [limit, directory, rows] = process.argv.slice(2);\n"
-	"(async () => {\n"
-	"  const duckdb = require('@duckdb/node-api');\n"
-	"  const base = await duckdb.DuckDBInstance.create(':memory:',\n"
-	"    {threads: '1', memory_limit: limit, temp_directory: directory});\n"
-	"  const it = await base.connect();\n"
-	"  const answer = await it.runAndReadAll(\n"
-	"    `select count(*) c, max(p) m from (select h, p from (select\n"
-	"     hash(i) h, repeat(hash(i)::varchar, 20) p from range(${rows})\n"
-	"     r(i)) order by h offset 1)`);\n"
-	"  console.log('rows ' + answer.getRows()[0][0]);\n"
-	"  process.exit(0);\n"
-	"})().catch(e => { console.log(String(e.message || e)); "
-	"process.exit(1); });\n";
+#define DUCKDB "database_duckdb" /* peers/database_duckdb.c */
+#define DUCKDB_ROW 128u
+
+/* Find the library of npm's @duckdb/node-api in a directory of modules. */
+static bool find_in(const char *modules, size_t size, char path[PATH_MAX])
+{
+	glob_t found = {0};
+	bool is_there;
+
+	snprintf(path, PATH_MAX, "%.*s/@duckdb/node-bindings-*/libduckdb.so",
+		 (int)size, modules);
+	is_there = glob(path, 0, NULL, &found) == 0;
+	if (is_there)
+		snprintf(path, PATH_MAX, "%s", found.gl_pathv[0]);
+	globfree(&found);
+	return is_there;
+}
+
+/* It is where NODE_PATH says, or where tools/setup puts it, beside the build.
+ */
+static bool find_duckdb(const struct stage *stage, char path[PATH_MAX])
+{
+	const char *given = getenv("NODE_PATH");
+	char modules[PATH_MAX];
+	size_t size;
+
+	for (; given && *given; given += size + (given[size] == ':')) {
+		size = strcspn(given, ":");
+		if (size && size < PATH_MAX / 2 && find_in(given, size, path))
+			return true;
+	}
+	snprintf(modules, sizeof(modules), "%.3000s", stage->self);
+	snprintf(strrchr(modules, '/'), 64,
+		 "/../build-node/duckdb/node_modules");
+	return find_in(modules, strlen(modules), path);
+}
+
+/* Find what it needs.  -ENOENT: the stage's error says what is not there. */
+static int duckdb_find(struct stage *stage, char program[PATH_MAX],
+		       char library[PATH_MAX])
+{
+	if (!contest_find_program(DUCKDB, program))
+		return driver_fail(&stage->errors, -ENOENT,
+				   "%s is not there: " BENCH_DATABASE_DUCKDB,
+				   program);
+	if (!find_duckdb(stage, library))
+		return driver_fail(&stage->errors, -ENOENT,
+				   "npm's @duckdb/node-api is not installed "
+				   "(make bench installs it; NODE_PATH says "
+				   "where it is)");
+	return 0;
+}
+
+/* DuckDB may keep three eighths of the machine's memory: its code, the mount
+ * and some page cache need theirs. To merge, it keeps some of each part that it
+ * has sorted: 32 MiB were too little for 256 MB, 48 MiB have merged 410 MB, 96
+ * MiB 1.1 GB. So what it sorts is as much as the machine has, or twice that. */
+static uint64_t duckdb_memory(void)
+{
+	return play_sizes()->limit / 8 * 3;
+}
+
+static uint64_t duckdb_bytes(void)
+{
+	const struct play_sizes *sizes = play_sizes();
+
+	return sizes->sorted > sizes->limit ? 2 * sizes->limit : sizes->limit;
+}
 
 static int duckdb_prepare(struct stage *stage, bool with_pool)
 {
-	char path[PATH_MAX];
-	FILE *file;
+	char program[PATH_MAX], library[PATH_MAX];
+	int rc = duckdb_find(stage, program, library);
 
-	stage_path(stage, "duckdb.js", path);
-	file = fopen(path, "we");
-	if (!file || fputs(duckdb_script, file) < 0 || fclose(file))
-		return driver_fail(&stage->errors, -errno, "%s: %s", path,
-				   strerror(errno));
-	return with_pool ? warm(stage) : 0;
-}
-
-/* Find npm's modules: where `tools/setup` puts them beside the build, or where
- * NODE_PATH says. */
-static void find_modules(const struct stage *stage, char path[PATH_MAX])
-{
-	const char *given = getenv("NODE_PATH");
-	char self[PATH_MAX];
-
-	snprintf(self, sizeof(self), "%s", stage->self);
-	*strrchr(self, '/') = '\0';
-	snprintf(path, PATH_MAX,
-		 "%.2000s/../build-node/duckdb/node_modules:%.2000s", self,
-		 given ? given : "");
+	return rc || !with_pool ? rc : warm(stage);
 }
 
 static int duckdb_turn(struct stage *stage, bool with_pool, double seconds,
 		       struct play_turn *out)
 {
-	char limit[24], rows[24], script[PATH_MAX], modules[PATH_MAX];
+	char memory[24], rows[24], program[PATH_MAX], library[PATH_MAX];
 	struct spill spill;
-	const char *environment[] = {"NODE_PATH", modules, NULL};
-	const char *arguments[] = {"node",	    script, limit,
-				   spill.directory, rows,   NULL};
-	struct stage_program program = {
-		.arguments = arguments,
-		.environment = environment,
-	};
+	const char *arguments[] = {program,	    library, memory,
+				   spill.directory, rows,    NULL};
+	const struct stage_program it = {.arguments = arguments};
 	struct stage_result result;
-	uint64_t count;
-	int rc;
+	double worked;
+	int rc = duckdb_find(stage, program, library);
 
-	find_modules(stage, modules);
-	stage_path(stage, "duckdb.js", script);
-	/* Node itself takes some 50 MiB of the machine; with less than 64
-	 * DuckDB cannot sort. */
-	snprintf(limit, sizeof(limit), "%lluMiB",
-		 (unsigned long long)(play_sizes()->limit / MIB / 2));
-	/* Twice what it may keep: of more it says that it has no memory. */
-	count = play_sizes()->limit / 400;
-	if (count > play_sizes()->rows)
-		count = play_sizes()->rows;
-	snprintf(rows, sizeof(rows), "%llu", (unsigned long long)count);
-	rc = spill_begin(stage, with_pool, 0, 0, &spill);
-	rc = rc ? rc : stage_run(stage, &program, &result);
-	if (rc && strstr(stage->errors.error, "Cannot find module"))
-		snprintf(stage->errors.error, sizeof(stage->errors.error),
-			 "npm's @duckdb/node-api is not installed (make bench "
-			 "installs it, or set NODE_PATH)");
-	if (!rc)
-		fill_turn(&result, result.seconds, out);
+	rc = rc ? rc : spill_begin(stage, with_pool, 0, 0, &spill);
+	if (rc)
+		return rc;
+	snprintf(memory, sizeof(memory), "%lluMiB",
+		 (unsigned long long)(duckdb_memory() / MIB));
+	snprintf(rows, sizeof(rows), "%llu",
+		 (unsigned long long)(duckdb_bytes() / DUCKDB_ROW));
+	rc = stage_run(stage, &it, &result);
 	spill_end(stage, &spill);
+	*out = (struct play_turn){0};
+	if (!rc &&
+	    sscanf(result.text, "figure %lf disk %lf faults %lf worked %lf",
+		   &out->figure, &out->cost.disk_bytes, &out->cost.faults,
+		   &worked) != 4)
+		rc = driver_fail(&stage->errors, -EPROTO, "%s: %.110s", DUCKDB,
+				 result.text);
+	if (!rc && worked < out->figure)
+		out->cost.waited = 1 - worked / out->figure;
 	return rc;
 }
 

@@ -48,18 +48,27 @@ static int cut_word(struct reef_file *file, uint64_t number, uint64_t at,
 	uint64_t now;
 	int rc;
 
-	if (!file_word_block(word))
-		return 0;
-	file_forget(file, number);
-	if (number > shrink->number || cut == 0)
-		rc = file_empty_word(file, at, word, 0, &now);
-	else if (word & FILE_FROZEN && file_word_cut(word) <= cut)
-		return 0;
-	else
-		rc = index_cas(file->reef, at, word,
-			       file_word_frozen(word, cut), &now);
-	/* Who was quicker did the same. */
-	return rc < 0 ? rc : 0;
+	for (uint32_t i = 0; file_word_block(word); i++) {
+		if (i == FILE_ATTEMPTS)
+			return -EBUSY;
+		file_forget(file, number);
+		if (number > shrink->number || cut == 0)
+			rc = file_empty_word(file, at, word, 0, &now);
+		else if (word & FILE_FROZEN && file_word_cut(word) <= cut)
+			return 0;
+		else
+			rc = index_cas(file->reef, at, word,
+				       file_word_frozen(word, cut), &now);
+		if (rc)
+			return rc < 0 ? rc : 0;
+		/* Another did the same; or it wrote in front of the end, and so
+		 * put a copy there, with what is to go. */
+		word = now;
+		rc = is_shrinking_still(file, context);
+		if (rc)
+			return rc;
+	}
+	return 0;
 }
 
 /* One attempt to finish the shrink that the word tells of; -EAGAIN: what others
@@ -262,7 +271,7 @@ static int punch_part(struct reef_file *file, uint64_t at, uint64_t end)
 
 int reef_file_punch(struct reef_file *file, uint64_t at, uint64_t size)
 {
-	uint64_t word, end, first, last;
+	uint64_t word, end, first, last, whole;
 	int rc;
 
 	reef_enter(file->reef);
@@ -270,11 +279,13 @@ int reef_file_punch(struct reef_file *file, uint64_t at, uint64_t size)
 	reef_leave(file->reef);
 	if (rc || at >= file_size_of(word))
 		return rc;
-	end = size < file_size_of(word) - at ? at + size : file_size_of(word);
-	/* Of the last chunk of the file all is behind its end. */
+	whole = (file_size_of(word) + file->chunk - 1) / file->chunk;
+	end = size < UINT64_MAX - at ? at + size : UINT64_MAX;
 	first = (at + file->chunk - 1) / file->chunk;
-	last = end == file_size_of(word) ? (end + file->chunk - 1) / file->chunk
-					 : end / file->chunk;
+	/* What lies behind the range stays, also in the chunk that has the end
+	 * of the file: an append may have put it there by now. */
+	last = end / file->chunk < whole ? end / file->chunk : whole;
+	end = end < file_size_of(word) ? end : file_size_of(word);
 	if (first > last) /* all in one chunk */
 		return punch_part(file, at, end);
 	rc = punch_part(file, at,

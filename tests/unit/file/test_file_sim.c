@@ -741,6 +741,154 @@ static void file_memory_comes_back(void **state)
 	assert_int_equal(run_lost(3), 0);
 }
 
+/* --- two at once, round by round, in one chunk --- */
+
+#define ROUNDS 30u
+#define SHORT 1000u
+#define LONG 3000u
+
+static struct {
+	uint32_t ready, done, checked; /* rounds */
+} beside;
+
+/* Open the file, and do the rounds; the first member goes before. */
+static int do_rounds(struct member *member,
+		     int (*round)(struct member *member, struct reef_file *file,
+				  uint32_t number))
+{
+	struct reef_space *space;
+	struct reef_file *file;
+	int rc = 0;
+
+	TRY(open_file(member, &space, &file));
+	for (uint32_t i = 1; !rc && i <= ROUNDS; i++)
+		rc = round(member, file, i);
+	reef_file_close(file);
+	return rc;
+}
+
+/* A moment that the other needs for some of its operations. */
+static int pause_a_moment(struct member *member)
+{
+	return reef_sleep(
+		reef_random_below(random_of(member), MILLISECOND / 4));
+}
+
+static int punch_round(struct member *member, struct reef_file *file,
+		       uint32_t number)
+{
+	TRY(reef_file_truncate(file, SHORT));
+	WANT(reef_file_pwrite(file, &number, 4, 0) == 4);
+	beside.ready = number;
+	TRY(pause_a_moment(member));
+	TRY(reef_file_punch(file, 0, SHORT));
+	beside.done = number;
+	return member_await(member, &beside.checked, number);
+}
+
+/* What is behind the punched range stays, also where it was put there
+ * meanwhile. */
+static int append_round(struct member *member, struct reef_file *file,
+			uint32_t number)
+{
+	uint64_t value = number, found, at;
+	uint32_t first;
+
+	TRY(member_await(member, &beside.ready, number));
+	TRY(pause_a_moment(member));
+	WANT(reef_file_append(file, &value, 8, &at) == 8 && at >= SHORT);
+	TRY(member_await(member, &beside.done, number));
+	WANT(reef_file_pread(file, &found, 8, at) == 8);
+	WANT(found == value);
+	WANT(reef_file_pread(file, &first, 4, 0) == 4);
+	WANT(first == 0);
+	beside.checked = number;
+	return 0;
+}
+
+static int punches(struct member *member)
+{
+	return do_rounds(member, punch_round);
+}
+
+static int appends_behind(struct member *member)
+{
+	return do_rounds(member, append_round);
+}
+
+static int cut_round(struct member *member, struct reef_file *file,
+		     uint32_t number)
+{
+	uint8_t bytes[LONG + 8];
+
+	memset(bytes, 'x', sizeof(bytes));
+	WANT(reef_file_pwrite(file, bytes, sizeof(bytes), 0) == sizeof(bytes));
+	TRY(reef_file_truncate(file, LONG));
+	beside.ready = number;
+	TRY(pause_a_moment(member));
+	TRY(reef_file_truncate(file, SHORT));
+	beside.done = number;
+	return member_await(member, &beside.checked, number);
+}
+
+/* What was cut off is gone, also where a write in front of it puts a copy of
+ * the chunk there meanwhile. */
+static int write_round(struct member *member, struct reef_file *file,
+		       uint32_t number)
+{
+	static const uint8_t zeroes[LONG - SHORT];
+	uint8_t found[LONG - SHORT];
+
+	TRY(member_await(member, &beside.ready, number));
+	TRY(pause_a_moment(member));
+	WANT(reef_file_pwrite(file, &number, 4, 0) == 4);
+	TRY(member_await(member, &beside.done, number));
+	TRY(reef_file_truncate(file, LONG));
+	WANT(reef_file_pread(file, found, sizeof(found), SHORT) ==
+	     sizeof(found));
+	WANT(!memcmp(found, zeroes, sizeof(found)));
+	beside.checked = number;
+	return 0;
+}
+
+static int cuts_off(struct member *member)
+{
+	return do_rounds(member, cut_round);
+}
+
+static int writes_before(struct member *member)
+{
+	return do_rounds(member, write_round);
+}
+
+static int run_beside(uint64_t seed, int (*first)(struct member *member),
+		      int (*second)(struct member *member))
+{
+	struct pool pool = {.ttl_ns = 60 * SECOND, .extent_size = 16 * MIB};
+
+	memset(&beside, 0, sizeof(beside));
+	pool_start(&pool, seed);
+	pool_add(&pool, first);
+	pool_add(&pool, second);
+	return pool_end(&pool);
+}
+
+static void file_punch_leaves_what_is_behind_it(void **state)
+{
+	uint64_t seed, count = seeds_of(10, 400);
+
+	for (seed = seeds_first(); seeds_has(seed, count); seed++)
+		assert_int_equal(run_beside(seed, punches, appends_behind), 0);
+}
+
+static void file_cut_off_stays_gone_beside_a_write(void **state)
+{
+	uint64_t seed, count = seeds_of(10, 400);
+
+	for (seed = seeds_first(); seeds_has(seed, count); seed++)
+		assert_int_equal(run_beside(seed, cuts_off, writes_before), 0);
+}
+
 /* --- mutants --- */
 
 #if !SANITIZED
@@ -783,6 +931,8 @@ int main(void)
 		cmocka_unit_test(file_rename_happens_or_does_not),
 		cmocka_unit_test(file_truncate_happens_or_does_not),
 		cmocka_unit_test(file_memory_comes_back),
+		cmocka_unit_test(file_punch_leaves_what_is_behind_it),
+		cmocka_unit_test(file_cut_off_stays_gone_beside_a_write),
 #if !SANITIZED
 		cmocka_unit_test(file_mutants_are_found),
 #endif

@@ -4,6 +4,7 @@ Needs /dev/fuse. With REEF_SOAK=1 the exerciser runs for longer.
 """
 
 import errno
+import fcntl
 import json
 import mmap
 import os
@@ -89,6 +90,12 @@ def check_coreutils(pool):
     run("mv", os.path.join(one, "e2e"), os.path.join(one, "moved"))
     assert sorted(os.listdir(two)) == ["again", "all.tar", "moved"]
     run("rm", "-r", os.path.join(two, "moved"), os.path.join(two, "again"))
+    # What is copied has attributes for the directory itself, too.
+    bin_ = run_in(pool.home, "bin")
+    os.chmod(bin_, 0o750)
+    run("cp", "-a", bin_ + "/.", one)
+    assert os.stat(one).st_mode & 0o7777 == 0o750, os.stat(one)
+    assert os.stat(one).st_mtime_ns == os.stat(bin_).st_mtime_ns
     assert os.listdir(one) == ["all.tar"]
     pool.unmounted(first.send(signal.SIGINT), one)
     pool.unmounted(second.send(signal.SIGTERM), two)
@@ -152,6 +159,28 @@ def fails(number, call, *arguments):
         assert error.errno == number, (call, arguments, error)
     else:
         raise AssertionError("%r did not fail" % (arguments,))
+
+
+def check_append_is_asked_for(pool):
+    """Whether a program appends is what it said last, not when it opened."""
+    pool.up()
+    disk = run_in(pool.home, "disk")
+    for words in ((), ("--cache", disk, "--cover", "t%d" % os.getpid())):
+        process, one = pool.mount("one", *words)
+        path = os.path.join(one, "file")
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        os.write(fd, b"abcd" * 4096)
+        flags = fcntl.fcntl(fd, fcntl.F_GETFL)
+        fcntl.fcntl(fd, fcntl.F_SETFL, flags & ~os.O_APPEND)
+        os.pwrite(fd, b"x", 0)
+        assert os.fstat(fd).st_size == 16384, os.fstat(fd)
+        fcntl.fcntl(fd, fcntl.F_SETFL, flags)
+        os.pwrite(fd, b"y", 0)
+        assert os.pread(fd, 16386, 0) == \
+            b"xbcd" + b"abcd" * 4095 + b"y"
+        os.close(fd)
+        pool.unmounted(process.send(signal.SIGTERM), one)
+    os.unlink(pool.cover(*words)["table"])
 
 
 def check_quota(pool):

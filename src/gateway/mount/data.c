@@ -36,8 +36,6 @@ void data_opened(struct mount *mount, struct node *node,
 	pthread_mutex_unlock(shard);
 	info->direct_io = !mount->options->alone;
 	info->keep_cache = mount->options->alone;
-	/* Alone, the kernel knows where a file ends, and says where to. */
-	info->fh = info->flags & O_APPEND && !mount->options->alone;
 }
 
 static int run_open(struct desk *desk, void *context)
@@ -191,10 +189,12 @@ void data_write(fuse_req_t request, fuse_ino_t number, const char *bytes,
 	struct range range = {.node = node_of(mount, number),
 			      .from = bytes,
 			      .size = size,
-			      .at = (uint64_t)at,
-			      .is_append = info->fh != 0};
+			      .at = (uint64_t)at};
 	int rc = range.node->failed;
 
+	/* A program may change that while the file is open. Alone, the kernel
+	 * knows where a file ends, and says where to. */
+	range.is_append = info->flags & O_APPEND && !mount->options->alone;
 	rc = rc ? rc : desk_run(mount, range.is_append, run_write, &range);
 	/* The kernel tells programs later of ENOSPC and EIO, of no other. */
 	if (rc && mount->options->alone)

@@ -53,6 +53,9 @@ struct mount {
 	struct desk *idle;
 	struct node *buckets[NODE_BUCKETS];
 	struct node root;
+	/* What the directory itself is, as long as it is mounted: in the pool
+	 * the root has no attributes. */
+	struct reef_file_about top;
 	bool is_ending;
 	/* Whoever opens a node, or takes its name away, has its shard. */
 	pthread_mutex_t shards[NODE_SHARDS];

@@ -136,6 +136,11 @@ int mount_serve(const struct mount_options *options)
 	if (!mount)
 		return -ENOMEM;
 	mount->options = options;
+	mount->top = (struct reef_file_about){.type = REEF_FILE_FOLDER,
+					      .mode = 0755,
+					      .user = getuid(),
+					      .group = getgid(),
+					      .changed_ns = mount_now()};
 	pthread_mutex_init(&mount->lock, NULL);
 	pthread_cond_init(&mount->ends, NULL);
 	for (uint32_t i = 0; i < NODE_SHARDS; i++)

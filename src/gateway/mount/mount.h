@@ -13,7 +13,8 @@
  * read and written, and writes it later. A write that fails then, after the
  * program's call has returned, makes its file fail: each further question for
  * its bytes gets that error, and nobody reads what was there instead, until the
- * file is cut to nothing or nobody has it open.
+ * file is cut to nothing or nobody has it open. (5) The permissions, owner and
+ * time of the directory itself are this mount's, and end with it.
  *
  * Thread: main, but for what says otherwise. */
 #ifndef REEF_GATEWAY_MOUNT_H

@@ -37,8 +37,8 @@ void mount_fill(const struct mount *mount, const struct reef_file_about *about,
 		.st_ino = about->id.at ? about->id.number : FUSE_ROOT_ID,
 		.st_mode = types[about->type] | about->mode,
 		.st_nlink = about->type == REEF_FILE_FOLDER ? 2 : 1,
-		.st_uid = about->id.at ? about->user : getuid(),
-		.st_gid = about->id.at ? about->group : getgid(),
+		.st_uid = about->user,
+		.st_gid = about->group,
 		.st_size = (off_t)about->size,
 		.st_blocks = (blkcnt_t)((about->size + 511) / 512),
 		.st_blksize = BUFFER,
@@ -135,12 +135,29 @@ int mount_tell_change(struct desk *desk, struct node *node)
 	return rc == -ENOENT ? 0 : rc;
 }
 
+/* The root is the mount's own: (5) of mount.h. */
+static int about_top(struct question *question, bool set)
+{
+	struct reef_file_about *top = &question->mount->top;
+
+	pthread_mutex_lock(&question->mount->lock);
+	if (set)
+		*top = question->about;
+	else
+		question->about = *top;
+	pthread_mutex_unlock(&question->mount->lock);
+	return 0;
+}
+
 static int run_about(struct desk *desk, void *context)
 {
 	struct question *question = context;
-	int rc = reef_files_about(desk->files, question->node->id,
-				  &question->about);
+	int rc;
 
+	if (question->node == &question->mount->root)
+		return about_top(question, false);
+	rc = reef_files_about(desk->files, question->node->id,
+			      &question->about);
 	if (!rc && question->node->is_changed)
 		question->about.changed_ns = mount_now();
 	return rc;
@@ -184,6 +201,8 @@ static int run_set(struct desk *desk, void *context)
 {
 	struct question *question = context;
 
+	if (question->node == &question->mount->root)
+		return about_top(question, true);
 	return reef_files_set(desk->files, question->node->id, question->flags,
 			      &question->about);
 }
@@ -206,6 +225,8 @@ static void wish_attributes(struct question *question, const struct stat *wish,
 		question->flags |= REEF_FILES_OWNER;
 	if (which & FUSE_SET_ATTR_MTIME_NOW)
 		about->changed_ns = mount_now();
+	else if (which & FUSE_SET_ATTR_MTIME && wish->st_mtim.tv_sec < 0)
+		about->changed_ns = 0; /* there is no earlier time */
 	else if (which & FUSE_SET_ATTR_MTIME)
 		about->changed_ns = (uint64_t)wish->st_mtim.tv_sec * SECOND +
 				    (uint64_t)wish->st_mtim.tv_nsec;

@@ -141,6 +141,17 @@ void bytes_read(fuse_req_t request, fuse_ino_t number, size_t size, off_t at,
 	free(to);
 }
 
+/* A program may have said since it opened the file that it appends, or that it
+ * does not. */
+static int follow_append(int fd, int flags)
+{
+	int now = fcntl(fd, F_GETFL);
+
+	if (now < 0 || !((now ^ flags) & O_APPEND))
+		return now < 0 ? -1 : 0;
+	return fcntl(fd, F_SETFL, now ^ O_APPEND);
+}
+
 void bytes_write(fuse_req_t request, fuse_ino_t number, const char *bytes,
 		 size_t size, off_t at, struct fuse_file_info *info)
 {
@@ -148,6 +159,10 @@ void bytes_write(fuse_req_t request, fuse_ino_t number, const char *bytes,
 	ssize_t done;
 
 	(void)number;
+	if (follow_append((int)info->fh, info->flags)) {
+		fuse_reply_err(request, errno);
+		return;
+	}
 	through_begin(&write, (int)info->fh, NULL, THROUGH_TOLD, (uint64_t)at,
 		      size);
 	done = pwrite((int)info->fh, bytes, size, at);

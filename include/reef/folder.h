@@ -54,6 +54,14 @@ struct reef_file_about {
  * and only reading is granted. */
 REEF_API int reef_files_open(struct reef_space *space, struct reef_files **out);
 REEF_API void reef_files_close(struct reef_files *files); /* NULL is fine */
+/* Make the names of a space anew, without any, if the memory that they are in
+ * is lost: after -REEF_ELOST or -REEF_EDROPPED from a call on *files, or from
+ * reef_files_open (then *files is NULL). For spaces whose files nobody misses:
+ * all that there were are gone. Other clients get -REEF_EDROPPED, and do the
+ * same. 1: *files are open anew; try again, and here again if that does not
+ * help.  0: the names are there, so it was a file that is not. */
+REEF_API int reef_files_renew(struct reef_space *space,
+			      struct reef_files **files);
 
 /* Look a name up in a folder.  -ENOENT: there is none.  -EINVAL,
  * -ENAMETOOLONG: as reef_file_open. */

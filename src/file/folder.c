@@ -16,7 +16,7 @@
 int reef_files_open(struct reef_space *space, struct reef_files **out)
 {
 	struct reef_files *files = malloc(sizeof(*files));
-	int rc = files ? file_open_directory(space, true, files) : -ENOMEM;
+	int rc = files ? file_open_directory(space, 0, files) : -ENOMEM;
 
 	if (rc) {
 		free(files);
@@ -31,6 +31,34 @@ void reef_files_close(struct reef_files *files)
 	if (files)
 		file_close_directory(files);
 	free(files);
+}
+
+/* At first they are opened anew, which makes a tree whose root is lost; if some
+ * other part of it is, that does not help, and it is dropped. Whoever else has
+ * it open comes here, too. */
+int reef_files_renew(struct reef_space *space, struct reef_files **files)
+{
+	bool is_second = *files && (*files)->is_second;
+	struct reef_files *anew;
+	int rc = 0;
+
+	if (*files && !(*files)->is_lost)
+		return 0;
+	anew = malloc(sizeof(*anew));
+	if (!anew)
+		return -ENOMEM;
+	if (is_second)
+		rc = reef_tree_drop(space, FILE_DIRECTORY);
+	if (!rc || rc == -ENOENT)
+		rc = file_open_directory(space, REEF_TREE_RENEW, anew);
+	if (rc) {
+		free(anew);
+		return rc;
+	}
+	anew->is_second = !is_second;
+	reef_files_close(*files);
+	*files = anew;
+	return 1;
 }
 
 static struct file_place place_of(struct reef_file_id folder, const char *name)

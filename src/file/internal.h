@@ -144,6 +144,8 @@ int file_finish_shrink(struct reef_file *file);
 struct reef_files {
 	struct reef_space *space;
 	struct reef_tree *tree;
+	bool is_lost;	/* the tree's own memory is, or it was dropped */
+	bool is_second; /* it was opened because of that */
 };
 
 /* A name in a folder. */
@@ -164,8 +166,8 @@ struct file_binding {
 
 /* -EINVAL, -ENAMETOOLONG: it cannot be the name of a file. */
 int file_check_name(const char *name);
-/* make: if there is none. -ENOENT. */
-int file_open_directory(struct reef_space *space, bool make,
+/* flags: REEF_TREE_EXISTING: do not make it; -ENOENT.  REEF_TREE_RENEW. */
+int file_open_directory(struct reef_space *space, uint32_t flags,
 			struct reef_files *out);
 void file_close_directory(struct reef_files *files);
 

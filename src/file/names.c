@@ -35,17 +35,18 @@ int file_check_name(const char *name)
 	return size > REEF_FILE_NAME_MAX ? -ENAMETOOLONG : 0;
 }
 
-int file_open_directory(struct reef_space *space, bool make,
+int file_open_directory(struct reef_space *space, uint32_t flags,
 			struct reef_files *out)
 {
 	const struct reef_tree_options options = {
-		.flags = make ? 0 : REEF_TREE_EXISTING,
+		.flags = flags,
 		.key_max = FILE_KEY_MAX,
 		.value_max = sizeof(struct file_entry),
 	};
-	int rc = reef_tree_open(space, FILE_DIRECTORY, &options, &out->tree);
+	int rc;
 
-	out->space = space;
+	*out = (struct reef_files){.space = space};
+	rc = reef_tree_open(space, FILE_DIRECTORY, &options, &out->tree);
 	/* Once it was a map. */
 	return rc == -EEXIST ? -REEF_EVERSION : rc;
 }
@@ -53,6 +54,15 @@ int file_open_directory(struct reef_space *space, bool make,
 void file_close_directory(struct reef_files *files)
 {
 	reef_tree_close(files->tree);
+}
+
+/* What a call on the tree returned: the same error of a file's own block says
+ * nothing of the names. */
+static int note_lost(struct reef_files *files, int rc)
+{
+	if (rc == -REEF_ELOST || rc == -REEF_EDROPPED)
+		files->is_lost = true;
+	return rc;
 }
 
 /* A key of the directory: the folder's number, so that a folder's names lie
@@ -195,7 +205,8 @@ int file_look_up(struct reef_files *files, const struct file_place *place,
 	struct reef_map_value value = {0};
 	uint8_t key[FILE_KEY_MAX];
 	size_t size = make_key(key, place->folder.number, place->name);
-	int rc = reef_tree_get(files->tree, key, size, &value);
+	int rc =
+		note_lost(files, reef_tree_get(files->tree, key, size, &value));
 
 	*out = (struct file_binding){.has_entry = !rc,
 				     .version = value.version};
@@ -225,7 +236,9 @@ int file_bind(struct reef_files *files, const struct file_place *place,
 	else
 		rc = reef_tree_insert(files->tree, key, size, entry,
 				      sizeof(*entry), 0, version);
-	return rc == -EEXIST || rc == -ENOENT || rc == -ESTALE ? -EAGAIN : rc;
+	return rc == -EEXIST || rc == -ENOENT || rc == -ESTALE
+		       ? -EAGAIN
+		       : note_lost(files, rc);
 }
 
 void file_drop_entry(struct reef_files *files, const struct file_place *place,
@@ -417,8 +430,11 @@ int reef_file_open(struct reef_space *space, const char *name,
 	if (!rc)
 		rc = check_options(options);
 	if (!rc)
-		rc = file_open_directory(
-			space, options->flags & REEF_FILE_CREATE, &files);
+		rc = file_open_directory(space,
+					 options->flags & REEF_FILE_CREATE
+						 ? 0
+						 : REEF_TREE_EXISTING,
+					 &files);
 	if (rc)
 		return rc;
 	rc = find_or_make(&files, &place, options, &binding);
@@ -498,7 +514,7 @@ int reef_file_delete(struct reef_space *space, const char *name)
 	int rc = file_check_name(name);
 
 	if (!rc)
-		rc = file_open_directory(space, false, &files);
+		rc = file_open_directory(space, REEF_TREE_EXISTING, &files);
 	if (rc)
 		return rc;
 	rc = file_delete(&files, &place);
@@ -557,7 +573,8 @@ int file_list_names(struct reef_files *files, const struct file_folder *folder,
 	}
 	range.to = end_of(to, &range.to_size);
 	listing->count = 0;
-	return reef_tree_scan(files->tree, &range, note_name, listing);
+	return note_lost(
+		files, reef_tree_scan(files->tree, &range, note_name, listing));
 }
 
 /* Call `each` for the names of a listing that are a file's. */
@@ -596,7 +613,7 @@ int reef_file_list(struct reef_space *space, const char *prefix,
 
 	if (strlen(listing.prefix) > REEF_FILE_NAME_MAX)
 		return 0;
-	rc = file_open_directory(space, false, &files);
+	rc = file_open_directory(space, REEF_TREE_EXISTING, &files);
 	if (rc)
 		return rc == -ENOENT ? 0 : rc;
 	do {

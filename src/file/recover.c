@@ -51,7 +51,7 @@ static int is_in_directory(struct reef_space *space, uint64_t address,
 
 	if (rc != 1)
 		return rc;
-	rc = file_open_directory(space, false, &files);
+	rc = file_open_directory(space, REEF_TREE_EXISTING, &files);
 	if (rc)
 		return rc == -ENOENT || is_gone(rc) ? 0 : rc;
 	reef_enter(reef);

@@ -71,7 +71,7 @@ int file_finish_intent(struct reef_space *space,
 
 	if (intent->magic != FILE_INTENT_MAGIC || intent->crc != crc_of(intent))
 		return 0;
-	rc = file_open_directory(space, false, &files);
+	rc = file_open_directory(space, REEF_TREE_EXISTING, &files);
 	if (rc)
 		return rc == -ENOENT ? 0 : rc;
 	reef_enter(reef);
@@ -232,7 +232,7 @@ int reef_file_rename(struct reef_space *space, const char *from, const char *to,
 	if (!rc && flags & ~REEF_FILE_NOREPLACE)
 		rc = -EINVAL;
 	if (!rc)
-		rc = file_open_directory(space, false, &files);
+		rc = file_open_directory(space, REEF_TREE_EXISTING, &files);
 	if (rc)
 		return rc;
 	rc = file_rename(&files, &(const struct file_place){.name = from},

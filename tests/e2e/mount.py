@@ -43,7 +43,18 @@ class Mounts(Workers):
 
     def up(self):
         self.server = self.start("up", "up", "--ttl", "1s", "--extent-size",
-                                 "8M", "--lend", "256M").saw("Ctrl-C")
+                                 "8M", "--lend", "256M", "--name", "lender",
+                                 "--revoke-notice", "100ms").saw("Ctrl-C")
+
+    def take_back(self, space, size):
+        """The lender takes memory back that a space has."""
+        def lost():
+            row, = [one for one in self.status()["spaces"]
+                    if one["name"] == space]
+            return row["lost"]
+        before = lost()
+        self.do("node", "reclaim", "lender", size)
+        until("memory is lost", lambda: lost() > before)
 
     def mount(self, name, *more, **variables):
         place = os.path.join(self.home, name)
@@ -304,6 +315,46 @@ def check_alone_full(pool):
     assert os.pread(stream.fileno(), 1 << 20, 0) == b"y" * 100000
     stream.close()
     pool.unmounted(process.send(signal.SIGTERM), one)
+
+
+def sort_in(place, path):
+    """Numbers in order, by a program that spills them."""
+    return subprocess.Popen(["sort", "-n", "-S", "300K", "-T", place, path],
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def check_spill_is_taken_back(pool):
+    """The lender wants its memory in the middle of a spill: that is an error, or
+    the right answer; and then it can be done again."""
+    pool.up()
+    numbers = [i * 7919 % 200003 for i in range(200003)]
+    path = os.path.join(pool.home, "numbers")
+    with open(path, "wb") as stream:
+        stream.writelines(b"%d\n" % i for i in numbers)
+    wanted = b"".join(b"%d\n" % i for i in sorted(numbers))
+    for words in ((), ("--alone",)):
+        space = "spill%d" % len(words)
+        pool.do("space", "create", space, "revocable")
+        for size in ("8M", "256M"):
+            process, one = pool.mount("one", "--space", space, *words)
+            spill = run_in(one, size)
+            sort = sort_in(spill, path)
+            until("it spills", lambda of=spill: len(os.listdir(of)) > 3)
+            sort.send_signal(signal.SIGSTOP)
+            pool.take_back(space, size)
+            sort.send_signal(signal.SIGCONT)
+            found, error = sort.communicate(timeout=TIMEOUT_S)
+            assert sort.returncode or found == wanted, error
+            # What was there may be gone, folders too.
+            os.makedirs(spill, exist_ok=True)
+            found, error = sort_in(spill, path).communicate(timeout=TIMEOUT_S)
+            assert found == wanted, error
+            pool.take_back(space, size)
+            pool.unmounted(process.send(signal.SIGTERM), one)
+        process, one = pool.mount("one", "--space", space, *words)
+        found, error = sort_in(one, path).communicate(timeout=TIMEOUT_S)
+        assert found == wanted, error
+        pool.unmounted(process.send(signal.SIGTERM), one)
 
 
 def calls(model):

@@ -4,6 +4,7 @@
 #include "pool/client/client.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define ATTEMPTS 16
 #define TENDED_MAX 64u
@@ -18,8 +19,51 @@ static void close_desk(struct desk *desk)
 	free(desk);
 }
 
-static int open_desk(const struct mount_options *options, struct desk **out)
+/* --- the space --- */
+
+struct wanted {
+	const char *name;
+	struct reef_space_info *out;
+};
+
+static int find_space(void *context, const struct reef_space_info *info)
 {
+	const struct wanted *wanted = context;
+
+	if (strcmp(info->name, wanted->name) != 0)
+		return 0;
+	*wanted->out = *info;
+	return 1;
+}
+
+int desk_space(struct mount *mount, struct desk *desk,
+	       struct reef_space_info *out)
+{
+	struct wanted wanted = {mount->options->space, out};
+	int rc;
+
+	*out = (struct reef_space_info){0};
+	rc = reef_space_list(desk->reef, find_space, &wanted);
+	return rc < 0 ? rc : 0;
+}
+
+/* Where a lender may take memory back, names that were in it are made anew: so
+ * whoever failed can begin again. True if they were. */
+static bool heal_names(struct mount *mount, struct desk *desk, int rc)
+{
+	struct reef_space_info info;
+
+	if ((rc != -REEF_ELOST && rc != -REEF_EDROPPED) ||
+	    desk_space(mount, desk, &info) || !info.revocable)
+		return false;
+	return reef_files_renew(desk->space, &desk->files) == 1;
+}
+
+/* --- handles --- */
+
+static int open_desk(struct mount *mount, struct desk **out)
+{
+	const struct mount_options *options = mount->options;
 	struct desk *desk = calloc(1, sizeof(*desk));
 	int rc = desk ? options->open(options->context, &desk->reef) : -ENOMEM;
 
@@ -28,6 +72,8 @@ static int open_desk(const struct mount_options *options, struct desk **out)
 				     &desk->space);
 	if (!rc)
 		rc = reef_files_open(desk->space, &desk->files);
+	if (rc && desk && desk->space && heal_names(mount, desk, rc))
+		rc = 0;
 	if (rc && desk)
 		close_desk(desk);
 	if (!rc)
@@ -53,7 +99,7 @@ static int take_desk(struct mount *mount, struct desk **out)
 	struct desk *desk = take_idle(mount);
 
 	if (!desk)
-		return open_desk(mount->options, out);
+		return open_desk(mount, out);
 	*out = desk;
 	return 0;
 }
@@ -131,9 +177,10 @@ int desk_run(struct mount *mount, bool changes,
 			desk_close_idle(mount);
 			again = !changes;
 		} else {
-			give_desk(mount, desk);
 			again = rc == -EBUSY ||
-				(!changes && rc == -REEF_EINDOUBT);
+				(!changes && rc == -REEF_EINDOUBT) ||
+				heal_names(mount, desk, rc);
+			give_desk(mount, desk);
 		}
 	}
 	return rc;

@@ -72,6 +72,9 @@ int desk_run(struct mount *mount, bool changes,
 int desk_file(struct desk *desk, struct reef_file_id id,
 	      struct reef_file **out);
 void desk_close_file(struct desk *desk, struct reef_file_id id);
+/* What the pool tells of the space that is mounted. */
+int desk_space(struct mount *mount, struct desk *desk,
+	       struct reef_space_info *out);
 /* Let handles that nobody uses take back what others have freed of theirs:
  * those who need memory do not get it before. */
 void desk_tend_idle(struct mount *mount);

@@ -14,7 +14,9 @@
  * program's call has returned, makes its file fail: each further question for
  * its bytes gets that error, and nobody reads what was there instead, until the
  * file is cut to nothing or nobody has it open. (5) The permissions, owner and
- * time of the directory itself are this mount's, and end with it.
+ * time of the directory itself are this mount's, and end with it. (6) Where the
+ * memory of names is lost, and the space is revocable, they are made anew,
+ * empty.
  *
  * Thread: main, but for what says otherwise. */
 #ifndef REEF_GATEWAY_MOUNT_H

@@ -281,6 +281,7 @@ static int make(fuse_req_t request, fuse_ino_t parent, const char *name,
 {
 	const struct fuse_ctx *caller = fuse_req_ctx(request);
 	struct mount *mount = mount_of(request);
+	int rc;
 
 	*question = (struct question){
 		.mount = mount,
@@ -293,7 +294,10 @@ static int make(fuse_req_t request, fuse_ino_t parent, const char *name,
 			  .changed_ns = mount_now(),
 			  .chunk = mount->options->chunk},
 	};
-	return desk_run(mount, true, run_make, question);
+	rc = desk_run(mount, true, run_make, question);
+	/* Its folder is gone: then the kernel asks again what it knows of it.
+	 */
+	return rc == -ENOENT && mount->options->alone ? -ESTALE : rc;
 }
 
 static void op_mkdir(fuse_req_t request, fuse_ino_t parent, const char *name,
@@ -665,25 +669,15 @@ static void op_readdir(fuse_req_t request, fuse_ino_t number, size_t size,
 /* --- room --- */
 
 struct room {
-	const char *name;
+	struct mount *mount;
 	struct reef_space_info info;
 };
 
-static int find_space(void *context, const struct reef_space_info *info)
+static int run_room(struct desk *desk, void *context)
 {
 	struct room *room = context;
 
-	if (strcmp(info->name, room->name) != 0)
-		return 0;
-	room->info = *info;
-	return 1;
-}
-
-static int run_room(struct desk *desk, void *context)
-{
-	int rc = reef_space_list(desk->reef, find_space, context);
-
-	return rc < 0 ? rc : 0;
+	return desk_space(room->mount, desk, &room->info);
 }
 
 /* A space without a quota ends where the pool does, which nobody knows: so much
@@ -691,7 +685,7 @@ static int run_room(struct desk *desk, void *context)
 static void op_statfs(fuse_req_t request, fuse_ino_t number)
 {
 	struct mount *mount = mount_of(request);
-	struct room room = {.name = mount->options->space};
+	struct room room = {.mount = mount};
 	int rc = desk_run(mount, false, run_room, &room);
 	uint64_t all = room.info.quota;
 	struct statvfs out = {.f_bsize = BLOCK,

@@ -104,6 +104,9 @@ REEF_API ssize_t reef_file_append(struct reef_file *file, const void *from,
 /* Make the file that long: what is added is zeroes, what is cut off is gone.
  * -EFBIG. */
 REEF_API int reef_file_truncate(struct reef_file *file, uint64_t size);
+/* Make the file that long if it is shorter: what others have put behind that
+ * meanwhile stays.  -EFBIG. */
+REEF_API int reef_file_extend(struct reef_file *file, uint64_t size);
 /* Make `size` bytes from `at` on zeroes. Whole chunks give their memory back.
  * The size of the file stays. */
 REEF_API int reef_file_punch(struct reef_file *file, uint64_t at,

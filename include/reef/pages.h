@@ -37,8 +37,9 @@
  * (6) What changes a file otherwise (truncate, a write that was not begun) does
  *     so inside reef_pages_change, or between reef_pages_suspend and
  *     reef_pages_renew.
- * (7) One machine at a time writes under a cover: the one whose process opened
- *     it first with REEF_PAGES_WRITER, until all that have is ended.
+ * (7) One machine at a time writes under a cover: that of the session which
+ *     opened it first with REEF_PAGES_WRITER, until that one has ended, and a
+ *     process of another opens it so.
  * (8) A *note* is what the caller knows a file by at some moment (size, times):
  *     it counts only for the generation that it was made for.
  * (9) In the space's memory nothing is kept that is not elsewhere: make the

@@ -118,9 +118,10 @@ int file_finish_shrink(struct reef_file *file)
 	return -EBUSY;
 }
 
-/* Change the word of size. 1: done, and it is SHRINKING.  0: done.  -ESTALE,
- * -EINPROGRESS: try again, after the shrink under way. */
-static int set_size(struct reef_file *file, uint64_t size)
+/* Change the word of size; longer: only so that it becomes longer. 1: done, and
+ * it is SHRINKING.  0: done.  -ESTALE, -EINPROGRESS: try again, after the
+ * shrink under way. */
+static int set_size(struct reef_file *file, uint64_t size, bool longer)
 {
 	uint64_t word, before;
 	int rc;
@@ -129,7 +130,7 @@ static int set_size(struct reef_file *file, uint64_t size)
 	rc = read_size(file, &word);
 	if (!rc && word & FILE_SHRINKING) {
 		rc = -EINPROGRESS;
-	} else if (!rc && size >= file_size_of(word)) {
+	} else if (!rc && (longer || size >= file_size_of(word))) {
 		rc = file_extend(file, word, size);
 	} else if (!rc) {
 		rc = index_cas(file->reef,
@@ -142,14 +143,14 @@ static int set_size(struct reef_file *file, uint64_t size)
 	return rc;
 }
 
-int reef_file_truncate(struct reef_file *file, uint64_t size)
+static int change_size(struct reef_file *file, uint64_t size, bool longer)
 {
 	int rc;
 
 	if (size > file->size_max)
 		return -EFBIG;
 	for (uint32_t i = 0; i < FILE_ATTEMPTS; i++) {
-		rc = set_size(file, size);
+		rc = set_size(file, size, longer);
 		if (rc == 1 || rc == -EINPROGRESS) {
 			int finished = file_finish_shrink(file);
 
@@ -160,6 +161,16 @@ int reef_file_truncate(struct reef_file *file, uint64_t size)
 		}
 	}
 	return -EBUSY;
+}
+
+int reef_file_truncate(struct reef_file *file, uint64_t size)
+{
+	return change_size(file, size, false);
+}
+
+int reef_file_extend(struct reef_file *file, uint64_t size)
+{
+	return change_size(file, size, true);
 }
 
 /* --- punch --- */

@@ -249,17 +249,13 @@ static int run_allocate(struct desk *desk, void *context)
 {
 	struct range *range = context;
 	struct reef_file *file;
-	uint64_t size;
 	int rc = desk_file(desk, range->node->id, &file);
 
 	if (!rc && range->mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE))
 		rc = reef_file_punch(file, range->at, range->size);
 	if (rc || range->mode & FALLOC_FL_KEEP_SIZE)
 		return rc;
-	rc = reef_file_size(file, &size);
-	if (!rc && size < range->at + range->size)
-		rc = reef_file_truncate(file, range->at + range->size);
-	return rc;
+	return reef_file_extend(file, range->at + range->size);
 }
 
 /* Memory is taken when bytes are written: nothing is set aside for later. */

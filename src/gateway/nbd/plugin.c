@@ -435,17 +435,6 @@ static int plugin_config_complete(void)
 	return -1;
 }
 
-/* Make the file as long as was asked for, unless it is longer. */
-static int make_long(struct reef_file *file)
-{
-	struct reef_file_info info;
-	int rc = reef_file_stat(file, &info);
-
-	if (rc || info.size >= (uint64_t)config.size)
-		return rc;
-	return reef_file_truncate(file, (uint64_t)config.size);
-}
-
 /* Find out that all is well, or make the file, while there is a terminal to say
  * otherwise. The session ends before nbdkit forks. */
 static int plugin_get_ready(void)
@@ -455,7 +444,10 @@ static int plugin_get_ready(void)
 
 	if (open_file(config.size < 0 ? 0 : REEF_FILE_CREATE, &opened))
 		return -1;
-	rc = config.size < 0 ? 0 : make_long(opened->file);
+	/* It may be longer, also by another's doing at the same time. */
+	rc = config.size < 0
+		     ? 0
+		     : reef_file_extend(opened->file, (uint64_t)config.size);
 	close_file(opened);
 	return rc ? fail(config.file, rc) : 0;
 }

@@ -811,6 +811,24 @@ static int punches(struct member *member)
 	return do_rounds(member, punch_round);
 }
 
+/* What an append put behind that meanwhile stays. */
+static int extend_round(struct member *member, struct reef_file *file,
+			uint32_t number)
+{
+	TRY(reef_file_truncate(file, SHORT));
+	WANT(reef_file_pwrite(file, "", 1, 0) == 1);
+	beside.ready = number;
+	TRY(pause_a_moment(member));
+	TRY(reef_file_extend(file, SHORT + 4));
+	beside.done = number;
+	return member_await(member, &beside.checked, number);
+}
+
+static int makes_longer(struct member *member)
+{
+	return do_rounds(member, extend_round);
+}
+
 static int appends_behind(struct member *member)
 {
 	return do_rounds(member, append_round);
@@ -881,6 +899,15 @@ static void file_punch_leaves_what_is_behind_it(void **state)
 		assert_int_equal(run_beside(seed, punches, appends_behind), 0);
 }
 
+static void file_extended_keeps_what_is_behind_it(void **state)
+{
+	uint64_t seed, count = seeds_of(10, 400);
+
+	for (seed = seeds_first(); seeds_has(seed, count); seed++)
+		assert_int_equal(run_beside(seed, makes_longer, appends_behind),
+				 0);
+}
+
 static void file_cut_off_stays_gone_beside_a_write(void **state)
 {
 	uint64_t seed, count = seeds_of(10, 400);
@@ -932,6 +959,7 @@ int main(void)
 		cmocka_unit_test(file_truncate_happens_or_does_not),
 		cmocka_unit_test(file_memory_comes_back),
 		cmocka_unit_test(file_punch_leaves_what_is_behind_it),
+		cmocka_unit_test(file_extended_keeps_what_is_behind_it),
 		cmocka_unit_test(file_cut_off_stays_gone_beside_a_write),
 #if !SANITIZED
 		cmocka_unit_test(file_mutants_are_found),

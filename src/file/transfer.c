@@ -314,6 +314,8 @@ static int refresh_words(struct window *window)
 
 	for (i = 0; !rc && i < window->count; i++) {
 		span = &window->spans[i];
+		/* What an attempt before this READ is of another epoch. */
+		span->at = 0;
 		if (is_fresh(window, file_known(window->file, span->number)))
 			continue;
 		rc = file_word_at(window->file, span->number, false, &span->at);

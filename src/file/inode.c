@@ -66,6 +66,7 @@ int file_init(struct reef_file *file, struct reef_space *space, uint64_t at,
 		.flags = head->flags,
 		.session = head->session,
 		.size_max = most < FILE_SIZE_MASK ? most : FILE_SIZE_MASK,
+		.epoch = FILE_NO_EPOCH,
 		.known = calloc(FILE_KNOWN_MIN, sizeof(struct file_known)),
 		.known_count = FILE_KNOWN_MIN,
 	};
@@ -91,7 +92,7 @@ int file_take_head(struct reef_file *file, const struct file_head *head)
 		return -REEF_EDROPPED;
 	if (file_shrinks_of(head->size) != file_shrinks_of(file->size))
 		for (i = 0; i < file->known_count; i++)
-			file->known[i].epoch = 0;
+			file->known[i].epoch = FILE_NO_EPOCH;
 	file->size = head->size;
 	file->epoch = reef_epoch(file->reef);
 	return 0;

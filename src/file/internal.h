@@ -24,6 +24,9 @@
 /* Each further attempt needs another client that changed the same word. */
 #define FILE_ATTEMPTS 64u
 #define FILE_WINDOW 16u /* chunks that are read or written in one batch */
+/* Of what is not known: 0 is an epoch too, that of a session which has not
+ * heard of any yet. */
+#define FILE_NO_EPOCH UINT64_MAX
 #define FILE_KNOWN_MIN 64u
 #define FILE_KNOWN_MAX 65536u
 
@@ -41,7 +44,8 @@ struct reef_file {
 	uint64_t inode, id;
 	uint32_t chunk, flags, session;
 	uint64_t size_max;
-	/* The epoch in which it was seen to be there, with that size. */
+	/* The epoch in which it was seen to be there, with that size, or
+	 * FILE_NO_EPOCH. */
 	uint64_t epoch, size;
 	/* Chunks whose words are known, by the lower bits of their numbers. */
 	struct file_known *known;

@@ -23,7 +23,7 @@ struct shrink {
 /* READ the word of size, whatever is known of it. Inside reef_enter. */
 static int read_size(struct reef_file *file, uint64_t *word)
 {
-	file->epoch = 0;
+	file->epoch = FILE_NO_EPOCH;
 	*word = 0;
 	return file_look(file) ?: (*word = file->size, 0);
 }
@@ -95,7 +95,7 @@ static int finish_once(struct reef_file *file, uint64_t size)
 	rc = index_cas(file->reef,
 		       file->inode + offsetof(struct file_head, size), size,
 		       size & ~FILE_SHRINKING, &before);
-	file->epoch = 0;
+	file->epoch = FILE_NO_EPOCH;
 	reef_leave(file->reef);
 	return rc < 0 && rc != -REEF_EINDOUBT ? rc : 0;
 }
@@ -138,7 +138,7 @@ static int set_size(struct reef_file *file, uint64_t size, bool longer)
 			       word, size | file_shrinks_after(word), &before);
 		rc = rc == 0 ? -ESTALE : rc;
 	}
-	file->epoch = 0;
+	file->epoch = FILE_NO_EPOCH;
 	reef_leave(file->reef);
 	return rc;
 }

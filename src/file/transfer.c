@@ -457,7 +457,7 @@ static int await_write(struct reef_file *file, int rc,
 	case -EINPROGRESS:
 		return file_finish_shrink(file);
 	case -ESTALE:
-		file->epoch = 0;
+		file->epoch = FILE_NO_EPOCH;
 		return has_place ? rc : 0;
 	case -ENOSPC:
 	case -EDQUOT:

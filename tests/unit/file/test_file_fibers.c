@@ -250,6 +250,38 @@ static void file_fibers_find_what_they_left(void **state)
 		assert_int_equal(run(seed), 0);
 }
 
+/* --- a session that knows no epoch yet --- */
+
+static int cuts_at_once(struct member *member)
+{
+	struct reef_space *space;
+	struct reef_file *file;
+	int rc = open_file(member, &space, &file);
+
+	for (uint32_t i = 0; !rc && i < 3; i++)
+		rc = shape(file, CHUNK);
+	reef_file_close(file);
+	return rc;
+}
+
+/* Links fall so often that it takes a while until it has heard of one. */
+static void file_truncate_of_a_new_session_cuts(void **state)
+{
+	uint64_t seed, count = seeds_of(100, 1000);
+
+	for (seed = seeds_first(); seeds_has(seed, count); seed++) {
+		struct pool pool = {
+			.ttl_ns = 60 * SECOND,
+			.extent_size = 16 * MIB,
+			.lose_link_ppm = 50000,
+		};
+
+		pool_start(&pool, seed);
+		pool_add(&pool, cuts_at_once);
+		assert_int_equal(pool_end(&pool), 0);
+	}
+}
+
 #if !SANITIZED
 static void file_thaw_early_is_found_by_fibers(void **state)
 {
@@ -269,6 +301,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(file_fibers_find_what_they_left),
+		cmocka_unit_test(file_truncate_of_a_new_session_cuts),
 #if !SANITIZED
 		cmocka_unit_test(file_thaw_early_is_found_by_fibers),
 #endif

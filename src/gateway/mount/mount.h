@@ -5,7 +5,9 @@
  * bytes, sizes and names are asked for at each call. Only the time of a change
  * is told when the file is flushed or closed. (2) A file that is deleted, or
  * that another takes the place of, lives on for those who have it open by this
- * mount (reef_files_hold). Who has it open by another gets ESTALE. (3) When its
+ * mount (reef_files_hold). Who has it open by another gets ESTALE. One that
+ * another takes the place of loses its name first: in between, and for good if
+ * this process dies there, that name is nobody's. (3) When its
  * process dies the kernel fails every call with ENOTCONN until `fusermount3
  * -u`; in the pool nothing stands still, and files without a name go when the
  * space is mounted next. (4) A mount that is *alone* has been promised that

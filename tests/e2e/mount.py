@@ -431,6 +431,34 @@ def check_bad_input(pool):
     run("fusermount3", "-u", one)
 
 
+def blocks(process, thread, number):
+    """Whether a thread of a process blocks a signal."""
+    path = "/proc/%d/task/%s/status" % (process.child.pid, thread)
+    try:
+        with open(path, encoding="ascii") as stream:
+            mask, = [line.split()[1] for line in stream
+                     if line.startswith("SigBlk:")]
+    except FileNotFoundError:  # it has ended
+        return True
+    return int(mask, 16) >> (number - 1) & 1
+
+
+def check_signal_ends_it(pool):
+    """A signal is the main thread's: another that took it would not wake it."""
+    pool.up()
+    disk = run_in(pool.home, "disk")
+    cover = "--cache", disk, "--cover", "t%d" % os.getpid()
+    for words in ((), ("--alone",), cover):
+        process, one = pool.mount("one", *words)
+        with open(os.path.join(one, "file"), "w", encoding="ascii") as stream:
+            stream.write("x")
+        main = str(process.child.pid)
+        for thread in os.listdir("/proc/%s/task" % main):
+            assert thread == main or blocks(process, thread, signal.SIGTERM)
+        pool.unmounted(process.send(signal.SIGTERM), one)
+    os.unlink(pool.cover(*cover)["table"])
+
+
 def check_odd_names(pool):
     """Names are bytes; many files; one that is replaced while it is open."""
     pool.up()

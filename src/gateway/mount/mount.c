@@ -69,6 +69,20 @@ static void *watch(void *argument)
 
 /* --- serving --- */
 
+/* A signal is for the main thread, which waits for one in libfuse: another that
+ * took it would not wake it. */
+static int start_watcher(struct mount *mount, pthread_t *watcher)
+{
+	sigset_t all, before;
+	int rc;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	rc = -pthread_create(watcher, NULL, watch, mount);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return rc;
+}
+
 static int serve(struct mount *mount)
 {
 	struct fuse_loop_config *loop = fuse_loop_cfg_create();
@@ -76,7 +90,7 @@ static int serve(struct mount *mount)
 	int rc = loop ? 0 : -ENOMEM;
 
 	if (!rc)
-		rc = -pthread_create(&watcher, NULL, watch, mount);
+		rc = start_watcher(mount, &watcher);
 	if (!rc) {
 		mount->options->mounted(mount->options->context);
 		rc = fuse_session_loop_mt(mount->session, loop);

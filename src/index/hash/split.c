@@ -253,14 +253,30 @@ static int classify_new(struct split *split)
 	return rc;
 }
 
+/* Ask of each transaction that has a slot how it stands. */
+static int check_intents(struct split *split)
+{
+	struct intent intent;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < split->slots && !rc; i++)
+		if (split->image[i] & HASH_INTENT)
+			rc = hash_intent_read(split->table, split->image[i],
+					      &intent);
+	return rc;
+}
+
 /* Classify the keys before anything is frozen, so that others wait as short as
- * can be. If an entry is lost with its node, so that nobody can tell where it
- * belongs, all stays as it is, and keys that are there can be changed. */
+ * can be. If an entry, or a transaction that has a slot, is lost with its node,
+ * so that nobody can tell where it belongs, all stays as it is, and keys that
+ * are there can be changed. */
 static int classify_first(struct split *split)
 {
 	int rc = reef_read(split->table->reef, slot_at(split->parent, 0),
 			   split->image, 8 * (size_t)split->slots);
 
+	if (!rc)
+		rc = check_intents(split);
 	return rc ? rc : classify_new(split);
 }
 

@@ -125,11 +125,26 @@ int intent_read(struct reef_space *space, uint32_t number, uint64_t block,
 					 0);
 }
 
-int intent_abort(struct reef *reef, struct intent *intent)
+/* (R10) 0 if a status may be there: in memory of the space. Else whoever can
+ * write to this space could have others change words of theirs elsewhere. Its
+ * extent is known, as the status was READ before. */
+static int check_main(struct reef_space *space, uint64_t main)
 {
+	uint64_t block;
+
+	return reef_short_address(space, main, &block) ? -REEF_ECORRUPT : 0;
+}
+
+int intent_abort(struct reef_space *space, struct intent *intent)
+{
+	struct reef *reef = reef_space_handle(space);
 	uint64_t before;
 	int rc = 0;
 
+	if (intent->status == INTENT_PENDING)
+		rc = check_main(space, intent->line.main);
+	if (rc)
+		return rc;
 	if (intent->status == INTENT_PENDING)
 		rc = index_cas(reef, intent->line.main, INTENT_PENDING,
 			       INTENT_ABORTED, &before);
@@ -285,6 +300,8 @@ static int block_is_live(struct reef *reef, struct reef_space *space,
 		session = head.session;
 		if (!rc)
 			rc = read_head(reef, main, INTENT_MAIN_MAGIC, &head);
+		if (!rc)
+			rc = check_main(space, main);
 		/* The first block may have been freed before this one, and be
 		 * another's by now. */
 		if (!rc && head.session != session)

@@ -25,7 +25,8 @@
  *     current, and slow to read: a copy takes its place.
  *
  * (R10) Whatever is read is checked: a line by its crc and its structure's
- *     number, the words in it by the index.
+ *     number, the words in it by the index, a status by its space before it is
+ *     changed.
  *
  * Thread: owner of the handle. */
 #ifndef REEF_INDEX_ENTRY_INTENT_H
@@ -105,7 +106,7 @@ int intent_read(struct reef_space *space, uint32_t number, uint64_t block,
 		struct intent *out);
 /* Decide a PENDING intent: ABORTED, unless another was quicker. Its status is
  * known then. Errors of access: it is not. */
-int intent_abort(struct reef *reef, struct intent *intent);
+int intent_abort(struct reef_space *space, struct intent *intent);
 
 /* How long somebody has waited for a word. Zero it, and set what it may. */
 struct intent_wait {

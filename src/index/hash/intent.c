@@ -138,7 +138,7 @@ int hash_intent_pass(struct hash_table *table, uint64_t at, uint64_t slot,
 		if (REEF_MUTATED(TXN_ABORT_OTHERS))
 			intent->status = INTENT_ABORTED;
 		else
-			rc = intent_abort(table->reef, intent);
+			rc = intent_abort(table->space, intent);
 	}
 	if (!rc)
 		rc = hash_intent_resolve(table, at, slot, intent, 0);

@@ -186,7 +186,7 @@ static int is_to_be_put(struct hash_table *table, struct hash_reading *reading,
 	rc = reef_session_check(table->reef, intent->line.session, &view);
 	if (rc || view != REEF_VIEW_ENDED)
 		return rc ? rc : 1;
-	rc = intent_abort(table->reef, intent);
+	rc = intent_abort(table->space, intent);
 	return rc ? rc : intent->status == INTENT_COMMITTED;
 }
 

@@ -135,7 +135,7 @@ static int freeze_intent(struct hash_table *table, uint64_t at, uint64_t slot)
 
 	if (!rc && intent.status == INTENT_PENDING &&
 	    !REEF_MUTATED(TXN_DROP_INTENT))
-		rc = intent_abort(table->reef, &intent);
+		rc = intent_abort(table->space, &intent);
 	if (!rc)
 		rc = hash_intent_resolve(table, at, slot, &intent, HASH_FROZEN);
 	return rc < 0 ? rc : 0;

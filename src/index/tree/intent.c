@@ -282,7 +282,7 @@ int tree_intent_pass(struct tree *tree, uint64_t at, uint64_t slot,
 		if (REEF_MUTATED(TXN_ABORT_OTHERS))
 			intent->status = INTENT_ABORTED;
 		else
-			rc = intent_abort(tree->reef, intent);
+			rc = intent_abort(tree->space, intent);
 	}
 	if (!rc)
 		rc = tree_intent_resolve(tree, at, slot, intent, 0);
@@ -323,7 +323,7 @@ int tree_intent_freeze(struct tree *tree, uint64_t at, uint64_t slot)
 
 	if (!rc && intent.status == INTENT_PENDING &&
 	    !REEF_MUTATED(TXN_DROP_INTENT))
-		rc = intent_abort(tree->reef, &intent);
+		rc = intent_abort(tree->space, &intent);
 	if (!rc)
 		rc = tree_intent_resolve(tree, at, slot, &intent, TREE_FROZEN);
 	return rc < 0 ? rc : 0;

@@ -165,7 +165,7 @@ static int is_held_named(struct tree *tree, struct intent *intent,
 	rc = reef_session_check(tree->reef, intent->line.session, &view);
 	if (rc || view != REEF_VIEW_ENDED)
 		return rc ? rc : 1;
-	rc = intent_abort(tree->reef, intent);
+	rc = intent_abort(tree->space, intent);
 	return rc ? rc : intent->status == INTENT_COMMITTED;
 }
 

@@ -421,11 +421,13 @@ static int check_limits(struct reef_txn *txn, uint64_t *now_ms)
 			rc = map_hold_now(txn->items[i]->map, now_ms);
 	for (i = 0; i < txn->items_count && !rc; i++) {
 		map = txn->items[i]->map;
-		if (i && map == txn->items[i - 1]->map)
+		if (txn->items[i]->is_counted)
 			continue;
 		for (growth = 0, j = i; j < txn->items_count; j++)
-			if (txn->items[j]->map == map)
+			if (txn->items[j]->map == map) {
 				growth += growth_of(txn->items[j], *now_ms);
+				txn->items[j]->is_counted = true;
+			}
 		rc = map_hold_fits(map, growth);
 	}
 	return rc;

@@ -457,13 +457,14 @@ static int limited(struct member *member)
 {
 	const struct reef_map_options options = {.size_max = 1024};
 	struct reef_space *space;
-	struct reef_map *map;
+	struct reef_map *map, *other;
 	struct reef_txn *txn;
 	char value[600] = {0};
 	uint64_t count;
 
 	TRY(member_space(member, &space));
 	TRY(reef_map_open(space, "limited", &options, &map));
+	TRY(reef_map_open(space, "other", NULL, &other));
 	TRY(reef_map_put(map, "a", 1, value, sizeof(value), 0, NULL));
 	TRY(reef_txn_begin(space, NULL, &txn));
 	TRY(reef_txn_put(txn, map, "b", 1, value, sizeof(value), 0));
@@ -479,6 +480,14 @@ static int limited(struct member *member)
 	reef_txn_close(txn);
 	TRY(count_keys(map, &count));
 	WANT(count == 1);
+	/* Also if another map's key is in between. */
+	TRY(reef_txn_begin(space, NULL, &txn));
+	TRY(reef_txn_delete(txn, map, "b", 1));
+	TRY(reef_txn_put(txn, other, "c", 1, value, sizeof(value), 0));
+	TRY(reef_txn_put(txn, map, "c", 1, value, sizeof(value), 0));
+	TRY(reef_txn_commit(txn));
+	reef_txn_close(txn);
+	reef_map_close(other);
 	reef_map_close(map);
 	return 0;
 }

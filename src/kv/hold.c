@@ -134,6 +134,42 @@ void map_hold_care(struct reef_map *map)
 	map_care(map);
 }
 
+/* --- the spare block --- */
+
+void map_spare_keep(struct reef_map *map)
+{
+	uint64_t at;
+	int rc;
+
+	if (map->spare)
+		return;
+	reef_enter(map->reef); /* so that it does not wait for room */
+	rc = reef_alloc_kind(map->object.space, REEF_BLOCK_TXN, INTENT_FIRST,
+			     &at);
+	reef_leave(map->reef);
+	if (rc)
+		return;
+	if (map->spare) /* another fiber's */
+		reef_free(map->object.space, at, 0);
+	else
+		map->spare = at;
+}
+
+void map_spare_free(struct reef_map *map)
+{
+	if (map->spare)
+		reef_free(map->object.space, map->spare, 0);
+	map->spare = 0;
+}
+
+uint64_t map_hold_take_spare(struct reef_map *map)
+{
+	uint64_t spare = map->spare;
+
+	map->spare = 0;
+	return spare;
+}
+
 /* --- telling --- */
 
 int map_hold_tell(struct reef_map *map, const struct entry *entry,

@@ -61,6 +61,10 @@ int map_hold_tell(struct reef_map *map, const struct entry *entry,
 		  struct reef_map_value *out);
 /* A key has been changed, by so many bytes; expires: what was put does. */
 void map_hold_changed(struct reef_map *map, int64_t bytes, bool expires);
+/* Take the block of INTENT_FIRST bytes that the map keeps for the status of a
+ * transaction that finds no room, so that who only deletes can go on. 0: there
+ * is none. */
+uint64_t map_hold_take_spare(struct reef_map *map);
 /* What every call that changes keys does by the way. Not inside reef_enter. */
 void map_hold_care(struct reef_map *map);
 

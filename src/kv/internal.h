@@ -130,9 +130,19 @@ struct reef_map {
 	uint32_t candidates_count;
 	struct reef_random random;
 	struct hash_reading *readings; /* MAP_TOGETHER of them; NULL: in use */
+	/* A block for the status of a transaction that finds no room; 0: none.
+	 */
+	uint64_t spare;
 	/* statistics */
 	uint64_t hits, misses, changes, decisions, expired, evicted;
 };
+
+/* --- hold.c --- */
+
+/* Have a spare block in hand, if there is room for one. Not inside reef_enter.
+ */
+void map_spare_keep(struct reef_map *map);
+void map_spare_free(struct reef_map *map);
 
 /* --- clock.c --- */
 

@@ -420,6 +420,7 @@ void map_fini(struct reef_map *map)
 	if (map->size_max)
 		map_account_flush(map);
 	map_candidates_free(map);
+	map_spare_free(map);
 	map->index->close(map->table);
 	free(map->readings);
 }

@@ -188,6 +188,7 @@ void map_care_now(struct reef_map *map)
 	uint64_t now_ms, next_ms, now;
 
 	map->care_ns = reef_now_coarse_ns() + IDLE_NS;
+	map_spare_keep(map);
 	if (read_body(map, &body))
 		return;
 	if (body.expiring)

@@ -201,7 +201,7 @@ void txn_items_free(struct reef_txn *txn)
 /* --- blocks --- */
 
 static const uint32_t block_lines[TXN_BLOCKS] = {
-	15, 64, 512, 4096, TXN_KEYS_MAX,
+	INTENT_FIRST_LINES, 64, 512, 4096, TXN_KEYS_MAX,
 };
 
 struct intent_head txn_head(const struct reef_txn *txn)
@@ -251,6 +251,16 @@ static int announce_block(struct reef_txn *txn, const struct txn_block *block)
 	return rc;
 }
 
+/* Where there is no room for the first block, one of the maps has a spare one.
+ */
+static bool take_spare(struct reef_txn *txn, uint64_t *at)
+{
+	*at = 0;
+	for (uint32_t i = 0; i < txn->items_count && !*at; i++)
+		*at = map_hold_take_spare(txn->items[i]->map);
+	return *at;
+}
+
 static int add_block(struct reef_txn *txn)
 {
 	uint32_t i = txn->blocks_count;
@@ -265,6 +275,9 @@ static int add_block(struct reef_txn *txn)
 	rc = reef_alloc_kind(txn->space, REEF_BLOCK_TXN,
 			     INTENT_LINE * (1 + (uint64_t)block->lines),
 			     &block->at);
+	if (!i && (rc == -ENOSPC || rc == -EDQUOT) &&
+	    take_spare(txn, &block->at))
+		rc = 0;
 	if (rc)
 		return rc;
 	txn->blocks_count++;

@@ -73,6 +73,10 @@ static_assert(sizeof(struct intent_head) == INTENT_LINE, "layout");
 #define INTENT_MAIN_MAGIC UINT64_C(0x316e69614d744652) /* "RFtMain1" */
 #define INTENT_MORE_MAGIC UINT64_C(0x3165726f4d744652) /* "RFtMore1" */
 
+/* Lines, and bytes, of the first block of every transaction. */
+#define INTENT_FIRST_LINES 15u
+#define INTENT_FIRST (INTENT_LINE * (1 + INTENT_FIRST_LINES))
+
 /* The address of a line of a block. */
 static inline uint64_t intent_line_at(uint64_t block, uint32_t line)
 {

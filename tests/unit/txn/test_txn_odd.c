@@ -269,14 +269,59 @@ static int full(struct member *member)
 	return 0;
 }
 
-static void txn_in_a_full_pool_changes_nothing(void **state)
+static void run_full(int (*script)(struct member *member))
 {
 	struct pool pool = {.capacity = 32 * MIB, .extent_size = 16 * MIB};
 
-	(void)state;
 	pool_start(&pool, 3);
-	pool_add(&pool, full);
+	pool_add(&pool, script);
 	assert_int_equal(pool_end(&pool), 0);
+}
+
+static void txn_in_a_full_pool_changes_nothing(void **state)
+{
+	(void)state;
+	run_full(full);
+}
+
+/* Who only deletes needs no more room than was kept for it. */
+static int delete_when_full(struct member *member)
+{
+	uint64_t *blocks = calloc(BLOCKS_MAX, sizeof(*blocks));
+	struct reef_txn *txn;
+	struct scene scene;
+	char key[2];
+
+	WANT(blocks);
+	TRY(open_scene(member, &scene));
+	for (char i = 'a'; i < 'i'; i++) {
+		key[0] = i;
+		TRY(reef_tree_put(scene.tree, key, 1, "1", 1, 0, NULL));
+		TRY(reef_map_put(scene.map, key, 1, "1", 1, 0, NULL));
+	}
+	TRY(take_rest(scene.space, blocks));
+	for (char i = 'a'; i < 'i'; i += 2) {
+		TRY(reef_txn_begin(scene.space, NULL, &txn));
+		for (char j = i; j < i + 2; j++) {
+			TRY(reef_txn_delete(txn, scene.map, &j, 1));
+			TRY(reef_txn_tree_delete(txn, scene.tree, &j, 1));
+		}
+		TRY(reef_txn_commit(txn));
+		reef_txn_close(txn);
+		key[0] = i;
+		key[1] = 0;
+		WANT_RC(has(scene.tree, key, ""), 0);
+		WANT_RC(reef_map_delete(scene.map, key, 1, 0), -ENOENT);
+	}
+	free(blocks);
+	close_scene(&scene);
+	return 0;
+}
+
+static void txn_in_a_full_pool_deletes(void **state)
+{
+	(void)state;
+	run_full(delete_when_full);
 }
 
 /* --- fibers --- */
@@ -661,6 +706,7 @@ int main(void)
 		cmocka_unit_test(txn_scan_is_of_one_moment),
 		cmocka_unit_test(txn_run_of_who_reads_never_changes),
 		cmocka_unit_test(txn_in_a_full_pool_changes_nothing),
+		cmocka_unit_test(txn_in_a_full_pool_deletes),
 		cmocka_unit_test(txn_of_two_fibers_is_busy),
 		cmocka_unit_test(txn_entries_are_live_while_they_are_held),
 		cmocka_unit_test(txn_leaves_alone_what_is_where_its_slot_was),

@@ -66,6 +66,10 @@ static int find_leaf(struct tree *tree, uint64_t cursor, struct leaf *leaf)
 			tree_node_unref(child);
 			rc = -REEF_ECORRUPT;
 		}
+		/* The child has joined the one on its left. What is remembered
+		 * here is old, and read anew the next time. */
+		if (rc == -ESTALE)
+			tree_node_forget(tree, node);
 		tree_node_unref(node);
 		if (rc) {
 			leaf->next = behind(cursor, span);
@@ -97,7 +101,7 @@ int tree_walk(struct tree *tree, uint64_t *cursor, uint32_t steps,
 		range.to_size = leaf.high_size;
 		if (!rc)
 			rc = tree_scan(tree, &range, each, context);
-		if (rc == -REEF_ELOST || rc == -REEF_ECORRUPT)
+		if (rc == -REEF_ELOST || rc == -REEF_ECORRUPT || rc == -ESTALE)
 			rc = 0;
 		if (!rc)
 			*cursor = leaf.next;

@@ -96,17 +96,34 @@ static int check_all(struct member *member, struct story *story,
 	return 0;
 }
 
+static int meet(void *context, const struct entry *entry)
+{
+	(void)context;
+	(void)entry;
+	return 0;
+}
+
+/* A walk by a handle of its own: it remembers inner nodes, and has not met all
+ * leaves that they name, some of which are gone. */
+static int walk_some(struct story *story, struct tree *walker)
+{
+	uint64_t cursor = reef_random_next(&story->random);
+
+	return tree_walk(walker, &cursor, 3, meet, NULL);
+}
+
 static int tell_story(struct member *member)
 {
 	struct story *story = calloc(1, sizeof(*story));
 	struct reef_space *space;
-	struct tree *busy, *idle;
+	struct tree *busy, *idle, *walker;
 	uint32_t round, i;
 
 	WANT(story);
 	reef_random_init(&story->random, member->pool->seed);
 	TRY(plain_tree_begin(member, &small, &space, &busy));
 	TRY(tree_open(space, tree_root(busy), 0, &idle));
+	TRY(tree_open(space, tree_root(busy), 0, &walker));
 	for (round = 0; round < ROUNDS; round++) {
 		for (i = reef_random_below(&story->random, 4); i < 4; i++)
 			TRY(change_some(story, busy));
@@ -114,12 +131,15 @@ static int tell_story(struct member *member)
 			TRY(check_all(member, story, idle));
 		/* What was freed is reused in what follows. */
 		TRY(reef_sleep(3 * SECOND));
+		for (i = 0; i < 4; i++)
+			TRY(walk_some(story, walker));
 		for (i = 0; i < LOOKS; i++)
 			TRY(check_key(story, idle,
 				      reef_random_below(&story->random, KEYS)));
 		if (!reef_random_below(&story->random, 4))
 			TRY(check_all(member, story, idle));
 	}
+	tree_close(walker);
 	tree_close(idle);
 	tree_close(busy);
 	free(story);

@@ -162,10 +162,14 @@ static int take_items(struct reef_txn *txn, struct reef_txn_item *given,
 	int rc = 0;
 
 	for (i = 0; i < count && !rc; i++) {
-		rc = txn_item(txn,
-			      given[i].map ? given[i].map
-					   : map_hold_of_tree(given[i].tree),
-			      given[i].key, given[i].key_size, &items[i]);
+		if (!given[i].map && !given[i].tree)
+			rc = -EINVAL;
+		else
+			rc = txn_item(
+				txn,
+				given[i].map ? given[i].map
+					     : map_hold_of_tree(given[i].tree),
+				given[i].key, given[i].key_size, &items[i]);
 		/* A key that is there twice is taken once. */
 		if (!rc && needs_reading(items[i]) && !items[i]->is_ready) {
 			items[i]->is_ready = true;
@@ -428,9 +432,10 @@ struct running {
 	struct reef_patience memory;
 	uint32_t shortages;
 	bool is_last;
+	bool again; /* it has lost, or found no room: once more */
 };
 
-/* There was no room.  -EAGAIN: try once more.  Else: that is the end of it.
+/* There was no room: `again`, or that is the end of it.
  * What the attempt itself had taken always comes back: so the second time all
  * that may come is waited for, and then one attempt tells. */
 static int await_room(struct running *running, struct reef_space *space, int rc)
@@ -443,15 +448,14 @@ static int await_room(struct running *running, struct reef_space *space, int rc)
 	do
 		waited = reef_await_memory(space, &running->memory);
 	while (!waited && running->shortages > 1);
-	if (!waited)
-		return -EAGAIN;
-	if (waited != -ENOSPC)
+	if (waited && waited != -ENOSPC)
 		return waited;
-	running->is_last = running->shortages > 1;
-	return running->is_last ? -EAGAIN : rc;
+	running->is_last = waited && running->shortages > 1;
+	running->again = !waited || running->is_last;
+	return rc;
 }
 
-/* Run the body once.  -EAGAIN: it has lost, once more. */
+/* Run the body once. */
 static int run_once(struct running *running, struct reef_space *space,
 		    int (*body)(struct reef_txn *txn, void *context),
 		    void *context)
@@ -487,8 +491,7 @@ static int run_once(struct running *running, struct reef_space *space,
 	if (rc && rc != -ECANCELED)
 		txn->keeps_ghosts = false;
 	reef_txn_close(txn);
-	if (rc == -ECANCELED)
-		return -EAGAIN;
+	running->again = rc == -ECANCELED;
 	if (rc != -ENOSPC && rc != -EDQUOT)
 		return rc;
 	return await_room(running, space, rc);
@@ -498,21 +501,20 @@ int reef_txn_run(struct reef_space *space,
 		 int (*body)(struct reef_txn *txn, void *context),
 		 void *context, const struct reef_txn_options *options)
 {
-	struct running running = {0};
-	int rc = -EAGAIN, paused = 0;
+	struct running running = {.again = true};
+	int rc = -ECANCELED, paused = 0;
 
 	if (options)
 		running.options = *options;
 	if (!running.options.attempts)
 		running.options.attempts = ATTEMPTS;
-	while (!paused && rc == -EAGAIN &&
+	while (!paused && running.again &&
 	       running.attempt < running.options.attempts) {
+		running.again = false;
 		rc = run_once(&running, space, body, context);
-		if (rc == -EAGAIN)
+		if (running.again)
 			paused = index_pause(running.attempt + running.yields -
 					     1);
 	}
-	if (paused)
-		return paused;
-	return rc == -EAGAIN ? -ECANCELED : rc;
+	return paused ? paused : rc;
 }

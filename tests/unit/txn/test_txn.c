@@ -296,11 +296,43 @@ static void txn_read_only_sees_one_moment(void **state)
 
 /* --- bad input --- */
 
+struct said {
+	int rc;
+	uint32_t times;
+};
+
+static int say(struct reef_txn *txn, void *context)
+{
+	struct said *said = context;
+
+	(void)txn;
+	said->times++;
+	return said->rc;
+}
+
+/* Whatever a body says ends it, but for what says that it has lost. */
+static int bodies_say(struct reef_space *space)
+{
+	static const int all[] = {-EAGAIN, -EBUSY, -EINVAL, -EPIPE, 1, 7};
+	struct said said;
+
+	for (uint32_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+		said = (struct said){.rc = all[i]};
+		WANT_RC(reef_txn_run(space, say, &said, NULL), all[i]);
+		WANT(said.times == 1);
+	}
+	said = (struct said){.rc = -ECANCELED};
+	WANT_RC(reef_txn_run(space, say, &said, NULL), -ECANCELED);
+	WANT(said.times == 64);
+	return 0;
+}
+
 static int bad_input(struct member *member)
 {
 	const struct reef_space_options make = {.flags = REEF_SPACE_CREATE};
 	const struct reef_txn_options unknown = {.flags = 64};
 	const struct reef_map_options small = {.key_max = 8, .value_max = 8};
+	struct reef_txn_item neither = {.key = "a", .key_size = 1};
 	struct reef_space *space, *elsewhere;
 	struct reef_map *map, *far, *narrow;
 	struct reef_txn *txn;
@@ -321,6 +353,8 @@ static int bad_input(struct member *member)
 	WANT_RC(txn_has(txn, far, "a", "2"), -EXDEV);
 	WANT_RC(txn_put(txn, narrow, "123456789", "2"), -EINVAL);
 	WANT_RC(txn_put(txn, narrow, "1", "123456789"), -EINVAL);
+	WANT_RC(reef_txn_take_many(txn, &neither, 1), -EINVAL);
+	TRY(bodies_say(space));
 	/* None of these did any harm. */
 	TRY(reef_txn_check(txn));
 	for (i = 0; i < 4; i++) {

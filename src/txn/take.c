@@ -710,8 +710,10 @@ int txn_take(struct reef_txn *txn, struct item **items, uint32_t count)
 	struct taking taking = {.txn = txn, .items = items, .count = count};
 	int rc;
 
-	for (uint32_t i = 0; i < txn->items_count; i++)
-		taking.holds_others |= txn->items[i]->is_known;
+	/* The first one most often tells: who takes keys one by one would go
+	 * through all of them each time. */
+	for (uint32_t i = 0; i < txn->items_count && !taking.holds_others; i++)
+		taking.holds_others = txn->items[i]->is_known;
 	for (uint32_t i = 0; i < count; i++)
 		items[i]->wait.looks = looks_done(&taking);
 

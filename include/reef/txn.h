@@ -59,7 +59,8 @@ struct reef_txn_options {
 	uint32_t flags;
 	uint32_t attempts;    /* of reef_txn_run; 64 */
 	uint64_t patience_ns; /* with others that hold its keys; 1 ms, and twice
-			       * as much for each time that they have lost */
+			       * as much for each time that they have lost, but
+			       * at most 1 s */
 };
 
 /* Begin a transaction; options may be NULL. It costs no operation. *out is the

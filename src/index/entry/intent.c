@@ -175,9 +175,11 @@ bool intent_is_due(struct intent_wait *wait, uint64_t word,
 		wait->word = word;
 		wait->since_ns = reef_now_ns();
 	}
-	limit_ns <<= shift < ATTEMPTS_SHIFT_MAX ? shift : ATTEMPTS_SHIFT_MAX;
-	if (limit_ns > PATIENCE_MAX_NS)
-		limit_ns = PATIENCE_MAX_NS;
+	if (shift > ATTEMPTS_SHIFT_MAX)
+		shift = ATTEMPTS_SHIFT_MAX;
+	/* Compared first, as much patience would overflow. */
+	limit_ns = limit_ns > PATIENCE_MAX_NS >> shift ? PATIENCE_MAX_NS
+						       : limit_ns << shift;
 	return reef_now_ns() - wait->since_ns >= limit_ns;
 }
 

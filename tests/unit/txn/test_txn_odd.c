@@ -593,6 +593,26 @@ static void txn_ghost_of_a_tree_stays_its_slots(void **state)
 	assert_int_equal(run(1, ghosts), 0);
 }
 
+/* --- patience --- */
+
+/* Whoever has all patience in the world does not lose it by what others have
+ * lost; it waits for as long as anybody may. */
+static void txn_of_much_patience_waits(void **state)
+{
+	static const uint64_t much[] = {UINT64_C(1) << 40, UINT64_C(1) << 54,
+					UINT64_C(1) << 63, UINT64_MAX};
+	struct intent intent = {0};
+
+	(void)state;
+	for (uint32_t i = 0; i < sizeof(much) / sizeof(much[0]); i++)
+		for (uint16_t attempts = 0; attempts < 70; attempts++) {
+			struct intent_wait wait = {.patience_ns = much[i]};
+
+			intent.line.attempts = attempts;
+			assert_false(intent_is_due(&wait, 1, &intent));
+		}
+}
+
 /* --- words and prints --- */
 
 /* A key is held and let go so often that its tag comes round. */
@@ -713,6 +733,7 @@ int main(void)
 		cmocka_unit_test(txn_that_is_late_writes_to_no_others_memory),
 		cmocka_unit_test(txn_block_stays_while_a_take_is_in_doubt),
 		cmocka_unit_test(txn_ghost_of_a_tree_stays_its_slots),
+		cmocka_unit_test(txn_of_much_patience_waits),
 		cmocka_unit_test(txn_word_of_a_tree_does_not_return),
 		cmocka_unit_test(txn_keys_of_one_print_are_told_apart),
 #if !SANITIZED

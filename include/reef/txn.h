@@ -69,7 +69,8 @@ struct reef_txn_options {
 REEF_API int reef_txn_begin(struct reef_space *space,
 			    const struct reef_txn_options *options,
 			    struct reef_txn **out);
-/* Close a transaction; one that was not committed is aborted. NULL is fine. */
+/* Close a transaction, while no fiber is inside a call on it; one that was not
+ * committed is aborted. NULL is fine. */
 REEF_API void reef_txn_close(struct reef_txn *txn);
 
 /* Read a key, with what the transaction itself has put or deleted.  -ENOENT: it
@@ -160,7 +161,8 @@ REEF_API int reef_txn_check(struct reef_txn *txn);
  * -ETIMEDOUT: likewise, or it still will.  -REEF_ELOST: memory of its keys is
  * lost, and nothing happened; or that of what decides it: see (5). */
 REEF_API int reef_txn_commit(struct reef_txn *txn);
-/* Give it up: nothing happened, and no key is held. */
+/* Give it up: nothing happened, and no key is held. While another fiber is
+ * inside a call on it nothing is done. */
 REEF_API void reef_txn_abort(struct reef_txn *txn);
 
 /* Run a body in transactions until one commits. One that would have to wait for

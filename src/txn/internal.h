@@ -54,6 +54,7 @@ struct item {
 	bool is_blocked; /* another has it: `met` is looked at */
 	uint64_t met;	 /* what its slot was seen to be; 0: not known */
 	bool was_seen;	 /* READ_ONLY: looked at again (a mutant's) */
+	bool is_left;	 /* READ_ONLY: frozen; its version is compared */
 	uint64_t ghost;	 /* version of one that we made; 0: none */
 	struct reef_access *cas, *read;
 	enum txn_verdict verdict;

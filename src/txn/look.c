@@ -5,8 +5,9 @@
  * as undecided as it was, has the value that was read at that second moment.
  * The second looks begin when all first ones are done: so all values were there
  * at one moment in between. A key that was not there is looked at again by all
- * words of its places. In another epoch the slot may be elsewhere: then the key
- * is looked up again, and its version compared, which no other value has. */
+ * words of its places. In another epoch, or if it is frozen, the slot may be
+ * elsewhere: then the key is looked up again, and its version compared, which
+ * no other value has. */
 #include "base/mutant.h"
 #include "index/entry/word.h"
 #include "txn/internal.h"
@@ -61,6 +62,12 @@ static int look_once(struct reef_txn *txn, struct item **items, uint32_t count)
 		items[i]->is_ready = !index->is_frozen(holds[i]);
 		if (!items[i]->is_ready)
 			rc = index->split(holds[i], NULL, 0, &items[i]->wait);
+		/* Who may only read leaves that to others. */
+		items[i]->is_left = rc == -EACCES;
+		if (items[i]->is_left) {
+			items[i]->is_ready = true;
+			rc = 0;
+		}
 		must_wait |= rc == -EINPROGRESS;
 		rc = rc == -EINPROGRESS ? 0 : rc;
 	}
@@ -137,7 +144,7 @@ static int compare_version(const struct item *item)
 
 static bool is_to_compare(const struct reef_txn *txn, const struct item *item)
 {
-	return item->is_known && !item->was_seen &&
+	return item->is_known && !item->was_seen && !item->is_left &&
 	       item->hold->epoch == reef_epoch(txn->reef);
 }
 

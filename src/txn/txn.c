@@ -427,7 +427,7 @@ struct running {
 	 * done before it, one by one, or are in its way for too long. */
 	uint32_t yields;
 	struct intent_wait yielded_to;
-	bool has_scanned; /* which only READ_ONLY ones do */
+	bool holds_nothing; /* it has scanned, or may not write */
 	/* There was no room, so often; is_last: and nothing more will come. */
 	struct reef_patience memory;
 	uint32_t shortages;
@@ -465,7 +465,7 @@ static int run_once(struct running *running, struct reef_space *space,
 	struct reef_txn *txn;
 	int rc;
 
-	if (running->attempt >= LOSSES_MAX && !running->has_scanned)
+	if (running->attempt >= LOSSES_MAX && !running->holds_nothing)
 		options.flags &= ~REEF_TXN_READ_ONLY;
 	rc = reef_txn_begin(space, &options, &txn);
 	if (rc)
@@ -482,7 +482,12 @@ static int run_once(struct running *running, struct reef_space *space,
 	if (!rc)
 		rc = reef_txn_commit(txn);
 	running->priority = txn->priority;
-	running->has_scanned |= txn->has_scanned;
+	/* Who may only read cannot hold what it reads: it goes on as before. */
+	if (only_reads && rc == -EACCES && !txn_is_read_only(txn)) {
+		running->holds_nothing = true;
+		rc = -ECANCELED;
+	}
+	running->holds_nothing |= txn->has_scanned;
 	running->yielded_to = txn->yielded_to;
 	if (txn->has_yielded && rc == -ECANCELED)
 		running->yields++;

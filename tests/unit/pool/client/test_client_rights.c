@@ -1,7 +1,9 @@
 /* test_client_rights.c - what a session may do with the memory of a space that
  * it opened with a token, and what comes of a second one. */
 #include "fixture/pool_world.h"
+#include "index/hash/layout.h"
 #include "pool/rpc.h"
+#include "txn/internal.h"
 
 #include <errno.h>
 #include <string.h>
@@ -203,11 +205,96 @@ static void client_second_token_adds_to_the_first(void **state)
 	pool_finish(&pool);
 }
 
+/* --- transactions of who may only read --- */
+
+/* Has a map with a key whose slot is frozen, as if somebody who split the table
+ * had died there. */
+static int owner_of_frozen(struct member *member)
+{
+	struct reef_map_value value = {0};
+	struct reef_space *space;
+	struct reef_map *map;
+	struct reef_txn *txn;
+	uint64_t at, word;
+
+	TRY(member_space(member, &space));
+	TRY(reef_map_open(space, "m", NULL, &map));
+	TRY(reef_map_put(map, "a", 1, "1", 1, 0, NULL));
+	TRY(reef_map_put(map, "b", 1, "1", 1, 0, NULL));
+	TRY(reef_txn_begin(space, NULL, &txn));
+	TRY(reef_txn_take(txn, map, "a", 1, &value));
+	at = txn->items[0]->hold->slot_at;
+	reef_txn_close(txn);
+	TRY(reef_read(member->reef, at, &word, 8));
+	word |= HASH_FROZEN;
+	TRY(reef_write(member->reef, at, &word, 8));
+	reef_map_value_free(&value);
+	reef_map_close(map);
+	return owner(member);
+}
+
+struct reading {
+	struct reef_map *map;
+	const char *key;
+	uint32_t losses; /* so often it has lost first */
+};
+
+static int read_late(struct reef_txn *txn, void *context)
+{
+	struct reading *reading = context;
+	struct reef_map_value value = {0};
+	int rc = reef_txn_get(txn, reading->map, reading->key, 1, &value);
+
+	if (!rc && reading->losses) {
+		reading->losses--;
+		rc = -ECANCELED;
+	}
+	reef_map_value_free(&value);
+	return rc;
+}
+
+static int reader(struct member *member)
+{
+	const struct reef_space_options options = {.token = read_token};
+	const struct reef_map_options there = {.flags = REEF_MAP_EXISTING};
+	const struct reef_txn_options reads = {.flags = REEF_TXN_READ_ONLY};
+	struct reading reading = {.key = "a"};
+	struct reef_space *space;
+
+	member_leave(member);
+	while (!member->pool->note[0])
+		TRY(reef_sleep(MILLISECOND));
+	TRY(member_join(member));
+	TRY(reef_space_open(member->reef, "space", &options, &space));
+	TRY(reef_map_open(space, "m", &there, &reading.map));
+	/* What is frozen is for others to go on with. */
+	TRY(reef_txn_run(space, read_late, &reading, &reads));
+	/* However often it has lost, it holds nothing. */
+	reading = (struct reading){reading.map, "b", 20};
+	TRY(reef_txn_run(space, read_late, &reading, &reads));
+	WANT(!reading.losses);
+	reef_map_close(reading.map);
+	member->pool->note[0] = 2;
+	return 0;
+}
+
+static void client_who_may_read_has_transactions(void **state)
+{
+	struct pool pool = {0};
+
+	(void)state;
+	pool_start(&pool, seeds_first());
+	pool_add(&pool, owner_of_frozen);
+	pool_add(&pool, reader);
+	pool_finish(&pool);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(client_token_allows_what_it_says),
 		cmocka_unit_test(client_second_token_adds_to_the_first),
+		cmocka_unit_test(client_who_may_read_has_transactions),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

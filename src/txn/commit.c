@@ -433,9 +433,38 @@ static int check_limits(struct reef_txn *txn, uint64_t *now_ms)
 	return rc;
 }
 
+/* Commit once.  -EAGAIN: there was no room, and there may be some now: what was
+ * freed lately comes back. Who is run again waits for that with nothing in
+ * hand, and others do not wait for us for longer than their patience. */
+static int try_commit(struct commit *commit, uint64_t now_ms,
+		      struct reef_patience *memory)
+{
+	struct reef_txn *txn = commit->txn;
+	bool is_short;
+	int rc, waited;
+
+	commit->count = 0;
+	commit->apart = false;
+	reef_enter(txn->reef);
+	rc = commit_inside(commit, now_ms);
+	is_short = (rc == -ENOSPC || rc == -EDQUOT) && !txn->may_yield;
+	/* Inside the same enter, so that the slots are where they were, and
+	 * what was made for it is freed in time. */
+	if (is_short)
+		drop_fresh(txn, false);
+	else if (rc)
+		give_up_inside(txn);
+	reef_leave(txn->reef);
+	if (!is_short)
+		return rc;
+	waited = reef_await_memory(txn->space, memory);
+	return waited == -ENOSPC ? rc : waited ? waited : -EAGAIN;
+}
+
 int txn_commit(struct reef_txn *txn)
 {
 	struct commit commit = {.txn = txn};
+	struct reef_patience memory = {0};
 	uint64_t now_ms = 0;
 	int rc = take_blind(txn);
 
@@ -450,15 +479,10 @@ int txn_commit(struct reef_txn *txn)
 				      sizeof(*commit.accesses));
 	if (!rc && !commit.accesses)
 		rc = -ENOMEM;
-	if (!rc) {
-		reef_enter(txn->reef);
-		rc = commit_inside(&commit, now_ms);
-		/* Inside the same enter, so that the slots are where they were,
-		 * and what was made for it is freed in time. */
-		if (rc)
-			give_up_inside(txn);
-		reef_leave(txn->reef);
-	}
+	if (!rc)
+		do
+			rc = try_commit(&commit, now_ms, &memory);
+		while (rc == -EAGAIN && txn->state == TXN_OPEN);
 	if (rc && txn->state != TXN_OPEN) {
 		txn->keeps_ghosts &= rc == -ECANCELED;
 		remove_ghosts(txn);

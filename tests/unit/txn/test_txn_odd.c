@@ -324,6 +324,44 @@ static void txn_in_a_full_pool_deletes(void **state)
 	run_full(delete_when_full);
 }
 
+/* There is room for a few values; what was put before comes back later. */
+static int replace_when_tight(struct member *member)
+{
+	uint64_t *blocks = calloc(BLOCKS_MAX, sizeof(*blocks));
+	struct reef_txn *txn;
+	struct scene scene;
+	char large[3000] = {0};
+
+	WANT(blocks);
+	TRY(open_scene(member, &scene));
+	TRY(reef_map_put(scene.map, "a", 1, large, sizeof(large), 0, NULL));
+	TRY(reef_map_put(scene.map, "b", 1, large, sizeof(large), 0, NULL));
+	TRY(take_rest(scene.space, blocks));
+	for (uint32_t i = 0; i < 2; i++)
+		TRY(reef_free(scene.space, blocks[i], 0));
+	for (uint32_t i = 0; i < 100; i++)
+		TRY(reef_map_put(scene.map, "a", 1, large, sizeof(large), 0,
+				 NULL));
+	for (uint32_t i = 0; i < 100; i++) {
+		TRY(reef_txn_begin(scene.space, NULL, &txn));
+		TRY(reef_txn_put(txn, scene.map, "a", 1, large, sizeof(large),
+				 0));
+		TRY(reef_txn_put(txn, scene.map, "b", 1, large, sizeof(large),
+				 0));
+		TRY(reef_txn_commit(txn));
+		reef_txn_close(txn);
+	}
+	free(blocks);
+	close_scene(&scene);
+	return 0;
+}
+
+static void txn_in_a_tight_pool_replaces(void **state)
+{
+	(void)state;
+	run_full(replace_when_tight);
+}
+
 /* --- fibers --- */
 
 struct shared {
@@ -727,6 +765,7 @@ int main(void)
 		cmocka_unit_test(txn_run_of_who_reads_never_changes),
 		cmocka_unit_test(txn_in_a_full_pool_changes_nothing),
 		cmocka_unit_test(txn_in_a_full_pool_deletes),
+		cmocka_unit_test(txn_in_a_tight_pool_replaces),
 		cmocka_unit_test(txn_of_two_fibers_is_busy),
 		cmocka_unit_test(txn_entries_are_live_while_they_are_held),
 		cmocka_unit_test(txn_leaves_alone_what_is_where_its_slot_was),

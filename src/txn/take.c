@@ -681,9 +681,23 @@ static int look_at_expiry(struct taking *taking)
 	return 0;
 }
 
+/* A round found no room: wait for what was freed lately, as commit.c does.  0:
+ * once more. */
+static int await_room(struct taking *taking, struct reef_patience *memory,
+		      int rc)
+{
+	int waited;
+
+	if ((rc != -ENOSPC && rc != -EDQUOT) || taking->txn->may_yield)
+		return rc;
+	waited = reef_await_memory(taking->txn->space, memory);
+	return waited == -ENOSPC ? rc : waited;
+}
+
 static int take_all(struct taking *taking)
 {
 	uint32_t round = 0, unknown = taking->count, before;
+	struct reef_patience memory = {0};
 	int rc = 0;
 
 	while (!rc && count_unknown(taking)) {
@@ -692,7 +706,7 @@ static int take_all(struct taking *taking)
 		before = unknown;
 		rc = txn_lines(taking->txn, taking->items, taking->count);
 		if (!rc)
-			rc = take_round(taking);
+			rc = await_room(taking, &memory, take_round(taking));
 		/* Who has waited, or made the way free, tries again at once:
 		 * else a younger one has the key by then. Others of ours may
 		 * have been waiting, too. */

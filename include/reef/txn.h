@@ -154,12 +154,13 @@ REEF_API int reef_txn_check(struct reef_txn *txn);
 
 /* Commit: all that it put and deleted happens at once. 0: it happened.
  * -ECANCELED: it has lost, nothing happened.  -ENOSPC, -EDQUOT: there is no
- * room, nothing happened. (One that deletes up to 15 keys, all of which are
- * there, finds room, through a handle that changed one of the maps before the
- * pool was full: that keeps a block aside.)  -REEF_EINDOUBT: the connection to what decides it
- * was lost, and nobody can tell: all of it happened, or nothing ever will.
- * -ETIMEDOUT: likewise, or it still will.  -REEF_ELOST: memory of its keys is
- * lost, and nothing happened; or that of what decides it: see (5). */
+ * room, and none comes back; nothing happened. One that deletes up to 15 keys,
+ * all of which are there, finds room through a handle that changed one of the
+ * maps before the pool was full, as that keeps a block aside.  -REEF_EINDOUBT:
+ * the connection to what decides it was lost, and nobody can tell: all of it
+ * happened, or nothing ever will.  -ETIMEDOUT: likewise, or it still will.
+ * -REEF_ELOST: memory of its keys is lost, and nothing happened; or that of
+ * what decides it: see (5). */
 REEF_API int reef_txn_commit(struct reef_txn *txn);
 /* Give it up: nothing happened, and no key is held. While another fiber is
  * inside a call on it nothing is done. */

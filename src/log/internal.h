@@ -227,6 +227,17 @@ uint64_t log_slot_index(const struct reef_log *log, uint64_t first,
 bool log_slot_is_free(const struct reef_log *log, uint64_t index,
 		      uint64_t word);
 
+/* True if the directory cannot have a segment yet, as it was when `first` was
+ * read: what is not trimmed is less than a lap. Laps that are further apart
+ * cannot be told from each other by its words. */
+static inline bool log_is_far(const struct reef_log *log, uint64_t index)
+{
+	const uint64_t first = log->first / log->options.segment;
+
+	return index / log->options.segments >
+	       first / log->options.segments + 1;
+}
+
 /* Find a segment.  -ENOENT: it is not made yet.  -ERANGE: it was trimmed.
  * -ESHUTDOWN: the log ends before it.  -REEF_ECORRUPT. */
 int log_find(struct reef_log *log, uint64_t index, struct log_found *out);

@@ -156,13 +156,20 @@ static int read_longs(struct window *window)
 	return i ? 0 : rc;
 }
 
+/* TOLD: `each` has ended it, and `said` is why. */
+enum { GO_ON, AT_END, LATER, TOLD };
+
 static int read_window(struct window *window)
 {
 	struct reef_log *log = window->log;
 	uint32_t slot = slot_of(log, window->from);
 	uint64_t index = window->from / log->options.segment;
-	int rc = log_find(log, index, &window->segment);
+	int rc = log_is_far(log, index) ? log_refresh(log, false) : 0;
 
+	if (!rc && log_is_far(log, index))
+		return AT_END;
+	if (!rc)
+		rc = log_find(log, index, &window->segment);
 	if (rc)
 		return rc;
 	if (window->most > log->options.segment - slot)
@@ -232,9 +239,6 @@ static int fill_drawn(struct window *window, const struct log_tail *tail)
 	}
 	return rc;
 }
-
-/* TOLD: `each` has ended it, and `said` is why. */
-enum { GO_ON, AT_END, LATER, TOLD };
 
 static bool is_older(uint32_t generation, uint32_t than)
 {

@@ -252,6 +252,7 @@ static int look(struct waiter *waiter)
 {
 	struct reef_log *log = waiter->log;
 	struct log_found found;
+	uint64_t index;
 	int rc;
 
 	for (uint32_t i = 0; i < SEGMENTS; i++)
@@ -267,7 +268,10 @@ static int look(struct waiter *waiter)
 		log_leave(log);
 		return rc;
 	}
-	rc = log_find(log, waiter->index / log->options.segment, &found);
+	index = waiter->index / log->options.segment;
+	rc = !log->sharded && log_is_far(log, index)
+		     ? -ENOENT
+		     : log_find(log, index, &found);
 	if (waiter->position < log->first || rc == -ERANGE ||
 	    rc == -REEF_ELOST || rc == -REEF_ECORRUPT)
 		rc = 1;

@@ -275,8 +275,9 @@ int log_cas(struct reef *reef, uint64_t at, uint64_t compare, uint64_t value,
 
 /* --- trim.c --- */
 
-/* Trim what is not to be kept, after the segment `last` was made. */
-void log_retain(struct reef_log *log, uint64_t last);
+/* Trim what is not to be kept, after the segment `last` was made. True if
+ * something was. */
+bool log_retain(struct reef_log *log, uint64_t last);
 /* Raise a word to a value, by CAS; *now (may be NULL): what it is then. */
 int log_raise(struct reef_log *log, uint64_t at, uint64_t value, uint64_t *now);
 /* Move `first` up to a position. */

@@ -242,7 +242,7 @@ static int close_before_last(struct reef_log *log, uint64_t last)
 }
 
 /* Make the segment behind `last`, which is the generation's. */
-static int make_behind(struct reef_log *log, const struct log_found *last)
+static int try_behind(struct reef_log *log, const struct log_found *last)
 {
 	uint64_t index = last->index + 1, word;
 	int rc = close_before_last(log, last->index);
@@ -262,8 +262,19 @@ static int make_behind(struct reef_log *log, const struct log_found *last)
 		return rc;
 	announce_next(log, last->at);
 	if (rc)
-		log_retain(log, index);
+		(void)log_retain(log, index);
 	return 0;
+}
+
+/* The same; where the directory is full something may go: who saw to that
+ * before may have died. */
+static int make_behind(struct reef_log *log, const struct log_found *last)
+{
+	int rc = try_behind(log, last);
+
+	if (rc == -E2BIG && log_retain(log, last->index + 1))
+		rc = try_behind(log, last);
+	return rc;
 }
 
 int log_make(struct reef_log *log, uint64_t index, uint32_t generation,

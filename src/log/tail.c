@@ -187,6 +187,7 @@ struct renewal {
 	uint32_t generation; /* of the old tail */
 	bool is_seal;
 	bool is_mine;
+	uint32_t retained; /* so often what is not to be kept has gone */
 	uint64_t position;
 };
 
@@ -205,7 +206,8 @@ static int add_segment(struct renewal *renewal)
 	int rc;
 
 	if (!log_slot_is_free(log, index, before))
-		return -E2BIG;
+		return log_retain(log, index) && !renewal->retained++ ? -EAGAIN
+								      : -E2BIG;
 	word = log_slot_make(LOG_SLOT_SEALED, index / log->options.segments,
 			     next, 0);
 	if (renewal->is_seal)
@@ -213,6 +215,8 @@ static int add_segment(struct renewal *renewal)
 			     NULL);
 	else
 		rc = log_install(log, index, next, before);
+	if (rc == 1)
+		(void)log_retain(log, index);
 	return rc < 0 ? rc : -EAGAIN;
 }
 

@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define BATCH 64u /* READs at once */
 
@@ -201,31 +202,55 @@ int reef_log_trim(struct reef_log *log, uint64_t position)
 
 /* --- what is to be kept --- */
 
-/* The lowest index that has to stay, so that keep_bytes are there. Segments
- * that are not closed count for nothing. */
+/* READ how many bytes `count` segments have, from the one before `index` down.
+ * Those that are not closed, are lost or were trimmed have none. False if that
+ * cannot be told now. */
+static bool read_closed(struct reef_log *log, const struct log_map *map,
+			uint64_t index, uint32_t count, uint64_t *closed)
+{
+	struct reef_access accesses[BATCH];
+	uint32_t i, used = 0;
+	uint64_t word, at;
+	int rc;
+
+	memset(closed, 0, count * sizeof(closed[0]));
+	for (i = 0; i < count; i++) {
+		word = map->slots[--index % log->options.segments];
+		if (log_slot_state(word) == LOG_SLOT_MADE &&
+		    !reef_long_address(log->object.space, word & LOG_BLOCK_MASK,
+				       &at) &&
+		    !reef_is_lost(log->reef, at))
+			accesses[used++] = log_read_of(
+				at + offsetof(struct log_segment, closed),
+				&closed[i], 8);
+	}
+	if (!used || !reef_execute(log->reef, accesses, used))
+		return true;
+	/* One that is lost must not hide the others. */
+	for (i = 0; i < used; i++) {
+		rc = reef_read(log->reef, accesses[i].address,
+			       accesses[i].local, 8);
+		if (rc == -REEF_ELOST || rc == -EFAULT)
+			memset(accesses[i].local, 0, 8);
+		else if (rc)
+			return false;
+	}
+	return true;
+}
+
+/* The lowest index that has to stay, so that keep_bytes are there. */
 static uint64_t find_kept_bytes(struct reef_log *log, const struct log_map *map)
 {
-	uint64_t closed[BATCH], sum = 0, index = map->last, at;
+	uint64_t closed[BATCH], sum = 0, index = map->last;
 	uint64_t lowest = map->body.first / log->options.segment;
-	struct reef_access accesses[BATCH];
 	uint32_t i, count;
 
 	while (index > lowest) {
-		for (count = 0; count < BATCH && index > lowest; count++) {
-			uint64_t word =
-				map->slots[--index % log->options.segments];
-
-			closed[count] = 0;
-			if (reef_long_address(log->object.space,
-					      word & LOG_BLOCK_MASK, &at))
-				return lowest;
-			accesses[count] = log_read_of(
-				at + offsetof(struct log_segment, closed),
-				&closed[count], 8);
-		}
-		/* One that is lost ends the count: it is trimmed later. */
-		if (reef_execute(log->reef, accesses, count))
+		count = index - lowest < BATCH ? (uint32_t)(index - lowest)
+					       : BATCH;
+		if (!read_closed(log, map, index, count, closed))
 			return lowest;
+		index -= count;
 		for (i = 0; i < count; i++) {
 			sum += closed[i] ? closed[i] - 1 : 0;
 			if (sum >= log->options.keep_bytes)
@@ -235,7 +260,7 @@ static uint64_t find_kept_bytes(struct reef_log *log, const struct log_map *map)
 	return lowest;
 }
 
-void log_retain(struct reef_log *log, uint64_t last)
+bool log_retain(struct reef_log *log, uint64_t last)
 {
 	uint64_t keep = log->options.keep_entries, index = 0, bytes_index;
 	/* The last one was made ahead: the tail is in the one before. */
@@ -243,9 +268,9 @@ void log_retain(struct reef_log *log, uint64_t last)
 	struct log_map map;
 
 	if (log_is_sharded(log) || (!keep && !log->options.keep_bytes))
-		return;
+		return false;
 	if (log_map_read(log, &map))
-		return;
+		return false;
 	if (keep && position > keep)
 		index = (position - keep) / log->options.segment;
 	if (log->options.keep_bytes) {
@@ -260,4 +285,5 @@ void log_retain(struct reef_log *log, uint64_t last)
 	if (index && !log_raise_first(log, index * log->options.segment))
 		(void)log_unlink(log, &map, index);
 	free(map.slots);
+	return index != 0;
 }

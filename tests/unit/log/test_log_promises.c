@@ -66,10 +66,140 @@ static void log_far_behind_its_end_has_nothing(void **state)
 	logs_run_as(looks_far_ahead, true);
 }
 
+/* --- what is kept --- */
+
+/* Writers that come and go, and append little. */
+static int leads_again(struct member *member)
+{
+	struct reef_space *space;
+	struct reef_log *log;
+	struct reef_log_stats stats;
+
+	for (uint64_t i = 0; i < 40; i++) {
+		TRY(open_with(member, REEF_LOG_SINGLE, 20, 0, &space, &log));
+		TRY(reef_log_lead(log));
+		TRY(logs_append(log, i, 8, NULL));
+		reef_log_close(log);
+	}
+	TRY(open_with(member, REEF_LOG_SINGLE, 20, 0, &space, &log));
+	TRY(reef_log_stats(log, &stats));
+	WANT(stats.first + 20 <= stats.tail);
+	reef_log_close(log);
+	return reef_log_drop(space, "log");
+}
+
+static void log_single_keeps_so_much_whoever_leads(void **state)
+{
+	logs_run(leads_again);
+}
+
+/* Whoever was to trim has died, again and again: the log is full, and who comes
+ * next sees to it. */
+static int fills_without_trimming(struct member *member)
+{
+	struct reef_space *space;
+	struct reef_log *log, *other;
+	uint64_t i;
+	int rc = 0;
+
+	TRY(open_with(member, 0, 20, 0, &space, &log));
+	log->options.keep_entries = 0;
+	for (i = 0; !rc; i++)
+		rc = logs_append(log, i, 8, NULL);
+	WANT(rc == -ENOSPC && i > 100);
+	TRY(open_with(member, 0, 20, 0, &space, &other));
+	for (i = 0; i < 200; i++)
+		TRY(logs_append(other, i, 8, NULL));
+	TRY(reef_log_seal(other));
+	reef_log_close(other);
+	reef_log_close(log);
+	return reef_log_drop(space, "log");
+}
+
+static void log_full_is_trimmed_by_the_next_one(void **state)
+{
+	logs_run(fills_without_trimming);
+}
+
+/* A segment is lost with its node: what it had counts for nothing. */
+static int makes_a_log(struct member *member)
+{
+	uint64_t *note = member->pool->note;
+	struct reef_space *space;
+	struct reef_log *log;
+
+	TRY(open_with(member, 0, 0, 200, &space, &log));
+	note[0] = 1;
+	while (note[0] < 2)
+		TRY(reef_sleep(MILLISECOND));
+	reef_log_close(log);
+	return 0;
+}
+
+static int keeps_bytes(struct member *member)
+{
+	uint64_t *note = member->pool->note, at;
+	struct reef_space *space;
+	struct log_found found;
+	struct reef_log *log;
+
+	while (!note[0])
+		TRY(reef_sleep(MILLISECOND));
+	TRY(open_with(member, 0, 0, 200, &space, &log));
+	for (uint64_t i = 0; i < 20; i++)
+		TRY(logs_append(log, i, 8, NULL));
+	reef_enter(member->reef);
+	TRY(log_find(log, 0, &found));
+	reef_leave(member->reef);
+	at = found.at;
+	reef_sim_host_kill(
+		member->pool->lenders[member->pool->seed % NODES].host);
+	for (uint64_t i = 0; i < 3000; i++) {
+		TRY(reef_sleep(MILLISECOND));
+		if (reef_is_lost(member->reef, at) ||
+		    reef_is_lost(member->reef, log->object.body))
+			break;
+	}
+	note[2] += reef_is_lost(member->reef, at);
+	if (!reef_is_lost(member->reef, log->object.body))
+		for (uint64_t i = 0; i < 300; i++)
+			TRY(logs_append(log, i, 8, NULL));
+	else
+		note[2] = 0;
+	note[0] = 2;
+	reef_log_close(log);
+	return reef_log_drop(space, "log");
+}
+
+static void log_keeps_so_many_bytes_behind_a_lost_segment(void **state)
+{
+	uint64_t seed, lost = 0;
+
+	for (seed = seeds_first(); seeds_has(seed, 2 * POOL_SEEDS); seed++) {
+		struct pool pool = {
+			.node_ttl_ns = 300 * MILLISECOND,
+			.extent_size = UINT64_C(1) << 20,
+			.witnesses = 2,
+			.patience_ns = 2 * SECOND,
+		};
+
+		pool_start(&pool, seed);
+		pool_add(&pool, makes_a_log);
+		pool_add(&pool, keeps_bytes);
+		pool_finish(&pool);
+		lost += pool.note[2];
+	}
+	/* Else it has shown nothing. */
+	assert_true(lost > 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(log_far_behind_its_end_has_nothing),
+		cmocka_unit_test(log_single_keeps_so_much_whoever_leads),
+		cmocka_unit_test(log_full_is_trimmed_by_the_next_one),
+		cmocka_unit_test(log_keeps_so_many_bytes_behind_a_lost_segment),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -58,7 +58,8 @@ void log_wake(struct reef_log *log, uint64_t segment, const uint64_t *places)
 		return;
 	for (i = 0; i < LOG_PLACES; i++) {
 		inbox = places[i] & LOG_BLOCK_MASK;
-		if (!(places[i] & LOG_PLACE_TAKEN) || inbox == log->inbox)
+		/* An inbox of our own may be that of another fiber. */
+		if (!(places[i] & LOG_PLACE_TAKEN))
 			continue;
 		rc = reef_long_address(log->object.space, inbox, &inbox);
 		if (!rc)

@@ -193,6 +193,70 @@ static void log_keeps_so_many_bytes_behind_a_lost_segment(void **state)
 	assert_true(lost > 0);
 }
 
+/* --- waiting --- */
+
+static int waits_beside(void *arg)
+{
+	struct member *member = arg;
+	uint64_t *note = member->pool->note;
+	struct reef_space *space;
+	struct reef_log *log;
+
+	TRY(logs_open(member, &space, &log));
+	WANT_RC(reef_log_wait(log, 0, MILLISECOND), -ETIMEDOUT);
+	note[0] = 1;
+	for (uint64_t i = 0; i < 20; i++) {
+		TRY(reef_log_wait(log, i, REEF_FOREVER));
+		note[1] = i + 1;
+	}
+	reef_log_close(log);
+	return 0;
+}
+
+/* Two fibers of one handle, both of which have waited before. */
+static int appends_beside(struct member *member)
+{
+	uint64_t *note = member->pool->note, from_ns, late_ns = 0;
+	struct reef_fiber *fiber;
+	struct reef_space *space;
+	struct reef_log *log;
+	int result;
+
+	note[0] = note[1] = 0;
+	TRY(logs_open(member, &space, &log));
+	WANT_RC(reef_log_wait(log, 0, MILLISECOND), -ETIMEDOUT);
+	TRY(reef_fiber_spawn(reef_fiber_sched(), waits_beside, member, &fiber));
+	while (!note[0])
+		TRY(reef_sleep(MILLISECOND));
+	for (uint64_t i = 0; i < 20; i++) {
+		TRY(reef_sleep(SECOND));
+		TRY(logs_append(log, i, 8, NULL));
+		from_ns = reef_now_ns();
+		while (note[1] == i)
+			TRY(reef_sleep(MILLISECOND));
+		if (late_ns < reef_now_ns() - from_ns)
+			late_ns = reef_now_ns() - from_ns;
+	}
+	TRY(reef_fiber_join(fiber, &result));
+	WANT(late_ns < 100 * MILLISECOND);
+	reef_log_close(log);
+	TRY(reef_log_drop(space, "log"));
+	return result;
+}
+
+static void log_wait_is_told_by_fibers_of_its_handle(void **state)
+{
+	uint64_t seed;
+
+	for (seed = seeds_first(); seeds_has(seed, POOL_SEEDS); seed++) {
+		struct pool pool = {.ttl_ns = 600 * SECOND, .calm = true};
+
+		pool_start(&pool, seed);
+		pool_add(&pool, appends_beside);
+		pool_finish(&pool);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -200,6 +264,7 @@ int main(void)
 		cmocka_unit_test(log_single_keeps_so_much_whoever_leads),
 		cmocka_unit_test(log_full_is_trimmed_by_the_next_one),
 		cmocka_unit_test(log_keeps_so_many_bytes_behind_a_lost_segment),
+		cmocka_unit_test(log_wait_is_told_by_fibers_of_its_handle),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -23,13 +23,21 @@
 #define STEP_LAPS (CLAIM_LAPS / 4)
 #define PAUSE_NS UINT64_C(50000)
 
-static uint64_t claim_of(struct reef_reader *reader, uint64_t position,
-			 enum claim_state state)
+/* What a word becomes after `before`, by this member: (4). */
+static uint64_t claim_after(const struct reef_reader *reader, uint64_t before,
+			    uint64_t lap, enum claim_state state)
 {
-	uint32_t session = reef_session(reader->object.reef);
+	const uint64_t counts = UINT64_C(1) << CLAIM_COUNT_BITS;
 
-	return claim_make(reader_lap(reader, position), reader_tag(reader),
-			  state, session);
+	return lap % CLAIM_LAPS << 54 | (uint64_t)(reader->number & 63) << 48 |
+	       ((before >> 34) + 1) % counts << 34 | (uint64_t)state << 32 |
+	       reef_session(reader->object.reef);
+}
+
+static uint64_t claim_of(const struct reef_reader *reader, uint64_t before,
+			 uint64_t position, enum claim_state state)
+{
+	return claim_after(reader, before, reader_lap(reader, position), state);
 }
 
 /* --- looking --- */
@@ -290,7 +298,7 @@ static int claim_batch(struct reef_reader *reader, struct reader_entry *entries,
 				reader,
 				reader_slot(reader, entries[i].position)),
 			entries[i].before,
-			claim_of(reader, entries[i].position,
+			claim_of(reader, entries[i].before, entries[i].position,
 				 entries[i].is_hole &&
 						 !REEF_MUTATED(READER_HOLE_LEFT)
 					 ? CLAIM_DONE
@@ -331,11 +339,11 @@ static int settle_doubts(struct reef_reader *reader)
 		word = reader->doubts[slot];
 		if (!word)
 			continue;
-		rc = log_cas(reader->object.reef, reader_claim_at(reader, slot),
-			     word,
-			     claim_make(claim_lap(word), reader_tag(reader),
-					CLAIM_BACK, (uint32_t)word),
-			     NULL);
+		rc = log_cas(
+			reader->object.reef, reader_claim_at(reader, slot),
+			word,
+			claim_after(reader, word, claim_lap(word), CLAIM_BACK),
+			NULL);
 		if (!rc)
 			reader->doubts[slot] = 0;
 	}
@@ -376,7 +384,8 @@ static int pass_trimmed(struct reef_reader *reader, uint64_t first)
 			continue;
 		accesses[used++] = log_cas_of(
 			reader_claim_at(reader, slot), reader->words[slot],
-			claim_of(reader, first - 1 - back, CLAIM_DONE));
+			claim_of(reader, reader->words[slot], first - 1 - back,
+				 CLAIM_DONE));
 		if (used == BATCH) {
 			rc = change_words(reader, accesses, used);
 			used = 0;
@@ -459,7 +468,8 @@ static void give_back_from(struct reef_reader *reader, uint32_t index)
 			continue;
 		(void)log_cas(reader->object.reef,
 			      reader_claim_at(reader, slot), reader->mine[slot],
-			      claim_of(reader, entry->position, CLAIM_BACK),
+			      claim_of(reader, reader->mine[slot],
+				       entry->position, CLAIM_BACK),
 			      NULL);
 		reader->mine[slot] = 0;
 	}
@@ -582,20 +592,26 @@ int group_next(struct reef_reader *reader, uint32_t most, uint64_t timeout_ns,
 			   size_t size),
 	       void *context)
 {
-	uint64_t until_ns = reef_now_ns(), from = 0, pause_ns = PAUSE_NS;
+	uint64_t until_ns = reef_now_ns(), from = 0, pause_ns = PAUSE_NS, base;
 	bool gave = false;
 	int rc, lost, attempt = 0;
 
 	until_ns = timeout_ns < UINT64_MAX - until_ns ? until_ns + timeout_ns
 						      : UINT64_MAX;
 	for (;;) {
+		base = reader->base_seen;
 		rc = take_some(reader, most, &from, &lost);
+		/* What was trimmed is passed in steps, however many: (6). */
+		if (reader->base_seen > base)
+			attempt = 0;
 		if (rc == -EAGAIN && ++attempt < LOG_ATTEMPTS)
 			continue;
-		if (!rc)
-			rc = give(reader, each, context, &gave);
+		if (rc)
+			return log_told(rc);
+		/* What `each` said is told as it is. */
+		rc = give(reader, each, context, &gave);
 		if (rc || gave || lost)
-			return rc ? log_told(rc) : gave ? 0 : lost;
+			return rc ? rc : gave ? 0 : lost;
 		/* What others were quicker to take is no end. */
 		if (!reader->count)
 			rc = wait_for_more(reader, from, until_ns, &pause_ns);
@@ -632,7 +648,7 @@ int group_done(struct reef_reader *reader, uint64_t position)
 		return -EINVAL;
 	if (claim_behind(reader, position, mine))
 		return -ESTALE;
-	done = claim_of(reader, position, CLAIM_DONE);
+	done = claim_of(reader, mine, position, CLAIM_DONE);
 	if (REEF_MUTATED(READER_DONE_WRITE)) {
 		reader->mine[slot] = 0;
 		return reef_write(reader->object.reef,
@@ -660,10 +676,10 @@ static int change_mine(struct reef_reader *reader, enum claim_state state)
 
 			if (!mine)
 				continue;
-			accesses[used++] = log_cas_of(
-				reader_claim_at(reader, slot), mine,
-				claim_make(claim_lap(mine), reader_tag(reader),
-					   state, (uint32_t)mine));
+			accesses[used++] =
+				log_cas_of(reader_claim_at(reader, slot), mine,
+					   claim_after(reader, mine,
+						       claim_lap(mine), state));
 			slots[used - 1] = slot;
 		}
 		rc = change_words(reader, accesses, used);

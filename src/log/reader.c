@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FORMAT 1
+#define FORMAT 2
 #define WINDOW 256u
 #define MARK "~reader~"
 #define FIXED_FLAGS ((uint32_t)REEF_READER_GROUP)
@@ -189,12 +189,6 @@ static int open_object(struct reef_log *log, const char *name,
 	return rc && rc != -ENOENT && rc != -REEF_EINDOUBT ? rc : -EAGAIN;
 }
 
-uint32_t reader_tag(struct reef_reader *reader)
-{
-	return (reader->number << 8 | (++reader->tags & 255)) &
-	       ((1u << CLAIM_TAG_BITS) - 1);
-}
-
 int reader_cas(const struct reef_reader *reader, uint64_t at, uint64_t compare,
 	       uint64_t value, uint64_t *now)
 {
@@ -224,8 +218,8 @@ static int take_over(struct reef_reader *reader)
 		return -EBUSY;
 	/* Two handles of a session must not take each other's CAS for theirs.
 	 */
-	mine = ((word >> 46) + 1) << 46 | (uint64_t)reader_tag(reader) << 32 |
-	       reef_session(reef);
+	mine = ((word >> 46) + 1) << 46 |
+	       (uint64_t)(reader->number & 16383) << 32 | reef_session(reef);
 	rc = log_cas(reef, reader_owner_at(&reader->object), word, mine, &now);
 	if (!rc && now != mine)
 		return -EAGAIN;
@@ -250,6 +244,7 @@ struct giving {
 		    size_t size);
 	void *context;
 	uint32_t count;
+	uint64_t end; /* behind the last */
 };
 
 static int give(void *context, uint64_t position, const void *bytes,
@@ -258,6 +253,7 @@ static int give(void *context, uint64_t position, const void *bytes,
 	struct giving *giving = context;
 
 	giving->count++;
+	giving->end = position + 1;
 	return giving->each(giving->context, position, bytes, size);
 }
 
@@ -274,8 +270,10 @@ static int single_next(struct reef_reader *reader, uint32_t most,
 		from = reader->next;
 		rc = reef_log_read(reader->log, from, most, give, giving,
 				   &reader->next);
-		if (giving->count)
+		if (giving->count) {
+			reader->given = giving->end;
 			return rc;
+		}
 		/* (4) of log_reader.h */
 		if (rc == -ERANGE)
 			rc = reef_log_first(reader->log, &reader->next);
@@ -284,6 +282,9 @@ static int single_next(struct reef_reader *reader, uint32_t most,
 		now_ns = reef_now_ns();
 		rc = reef_log_wait(reader->log, from,
 				   now_ns < until_ns ? until_ns - now_ns : 0);
+		/* The log has ended, and not all of it is acknowledged. */
+		if (rc == -ESHUTDOWN && reader->given > reader->base)
+			rc = -EDEADLK;
 	}
 	return rc;
 }

@@ -2,8 +2,8 @@
  *
  *   body    of an object "LOG~reader~NAME": magic, the log it is of, base,
  *           owner, what is fixed, and of a group a ring of claims. Never freed.
- *   owner  |count 18 | tag 14 | session 32|                            CAS
- *   claim  |lap 16 | tag 14 | state 2 | session 32|                    CAS
+ *   owner  |count 18 | number 14 | session 32|                            CAS
+ *   claim  |lap 10 | number 6 | count 14 | state 2 | session 32|       CAS
  *           position p: word (p - start) mod window, lap that / window + 1
  *           a lower lap --> TAKEN --> DONE
  *                           |  ^ \--> TAKEN, by another
@@ -16,10 +16,10 @@
  * (3) A lap never goes down, and DONE is the last of its lap: who finds DONE,
  *     or a later lap, knows that the position is acknowledged.
  * (4) A member is given an entry after its CAS to TAKEN has succeeded, and
- *     acknowledges by a CAS from that very word. The tag counts the claims of
- *     a member, and has its number, so that handles of one session do not take
- *     each other's claims for their own; and no word returns to what it was
- *     (R9).
+ *     acknowledges by a CAS from that very word. The word has the member's
+ *     number, so that handles of one session do not take each other's claims
+ *     for their own; and it counts its changes, whoever makes them, so that it
+ *     does not return to what it was (R9).
  * (5) A claim is taken over, by CAS, when its session is FENCED; or when the
  *     same word was there for redeliver_ns, as one observer saw.
  * (6) Holes are DONE at once, by whoever meets them. Where the log was trimmed
@@ -54,15 +54,8 @@ static_assert(sizeof(struct reader_body) == 64, "layout");
 
 enum claim_state { CLAIM_DONE, CLAIM_TAKEN, CLAIM_BACK };
 
-#define CLAIM_LAPS (UINT64_C(1) << 16)
-#define CLAIM_TAG_BITS 14
-
-static inline uint64_t claim_make(uint64_t lap, uint32_t tag,
-				  enum claim_state state, uint32_t session)
-{
-	return lap % CLAIM_LAPS << 48 | (uint64_t)tag << 34 |
-	       (uint64_t)state << 32 | session;
-}
+#define CLAIM_LAPS (UINT64_C(1) << 10)
+#define CLAIM_COUNT_BITS 14
 
 static inline enum claim_state claim_state(uint64_t word)
 {
@@ -71,7 +64,7 @@ static inline enum claim_state claim_state(uint64_t word)
 
 static inline uint64_t claim_lap(uint64_t word)
 {
-	return word >> 48;
+	return word >> 54;
 }
 
 struct reader_entry { /* one that was read, and is to be claimed */
@@ -86,10 +79,11 @@ struct reef_reader {
 	struct object object;
 	struct reader_body fixed; /* what does not change of it */
 	bool is_group;
-	uint32_t number, tags; /* (4) */
+	uint32_t number; /* (4) */
 	/* Without a group. */
 	uint64_t owner;	     /* as we set it */
-	uint64_t base, next; /* acknowledged; given */
+	uint64_t base, next; /* acknowledged; read */
+	uint64_t given;	     /* behind the last entry that was given */
 	/* Of a group: by word. */
 	uint64_t base_seen;
 	uint64_t *words;  /* as they were read */
@@ -159,9 +153,6 @@ static inline bool claim_is_done(const struct reef_reader *reader,
 }
 
 /* --- reader.c --- */
-
-/* (4): the next. */
-uint32_t reader_tag(struct reef_reader *reader);
 
 /* As log_cas, but a CAS in doubt that did not happen is done again. */
 int reader_cas(const struct reef_reader *reader, uint64_t at, uint64_t compare,

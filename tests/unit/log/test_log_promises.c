@@ -2,6 +2,7 @@
  * positions far behind the end, logs that keep only so much and are not filled
  * in the usual way, those who wait beside others of their own process. */
 #include "fixture/log_world.h"
+#include "log/reader.h"
 #include "log/shard.h"
 
 #include <string.h>
@@ -257,6 +258,133 @@ static void log_wait_is_told_by_fibers_of_its_handle(void **state)
 	}
 }
 
+/* --- readers --- */
+
+static const struct reef_reader_options group = {.flags = REEF_READER_GROUP,
+						 .window = 8};
+
+static int refuses(void *context, uint64_t position, const void *bytes,
+		   size_t size)
+{
+	(void)position;
+	(void)bytes;
+	(void)size;
+	return *(int *)context;
+}
+
+/* Whatever `each` says is what the call says. */
+static int says(struct member *member)
+{
+	static const int what[] = {-EAGAIN,
+				   -E2BIG,
+				   -ENOENT,
+				   -ERANGE,
+				   -REEF_ELOST,
+				   -REEF_ECORRUPT,
+				   -ETIMEDOUT,
+				   1,
+				   2,
+				   3,
+				   4};
+	struct reef_reader *readers[2];
+	struct reef_space *space;
+	struct reef_log *log;
+	uint64_t next;
+
+	TRY(logs_open(member, &space, &log));
+	for (uint64_t i = 0; i < 20; i++)
+		TRY(logs_append(log, i, 8, NULL));
+	for (size_t i = 0; i < sizeof(what) / sizeof(what[0]); i++) {
+		int said = what[i];
+
+		TRY(reef_reader_open(log, "one", NULL, &readers[0]));
+		TRY(reef_reader_open(log, "some", &group, &readers[1]));
+		next = 77;
+		WANT_RC(reef_log_read(log, 3, 64, refuses, &said, &next), said);
+		WANT(next == 4);
+		WANT_RC(reef_reader_next(readers[0], 4, 0, refuses, &said),
+			said);
+		WANT_RC(reef_reader_next(readers[1], 4, 0, refuses, &said),
+			said);
+		reef_reader_close(readers[0]);
+		reef_reader_close(readers[1]);
+	}
+	reef_log_close(log);
+	return reef_log_drop(space, "log");
+}
+
+static void reader_tells_what_it_was_told(void **state)
+{
+	logs_run(says);
+}
+
+/* What is given back and taken again, many times in an epoch. */
+static int takes_again(struct member *member)
+{
+	struct reef_reader *reader;
+	struct reef_space *space;
+	struct reef_log *log;
+	int said = 5;
+
+	TRY(logs_open(member, &space, &log));
+	for (uint64_t i = 0; i < 20; i++)
+		TRY(logs_append(log, i, 8, NULL));
+	for (uint32_t i = 0; i < 140; i++) {
+		TRY(reef_reader_open(log, "some", &group, &reader));
+		memset(&seen, 0, sizeof(seen));
+		TRY(reef_reader_next(reader, 1, 0, logs_see, &seen));
+		WANT(seen.count == 1 && seen.positions[0] == 0);
+		reef_reader_close(reader);
+	}
+	TRY(reef_reader_open(log, "some", &group, &reader));
+	for (uint32_t i = 0; i < 300; i++)
+		WANT_RC(reef_reader_next(reader, 8, 0, refuses, &said),
+			i < 8 ? said : -EDEADLK);
+	reef_reader_close(reader);
+	reef_log_close(log);
+	return reef_log_drop(space, "log");
+}
+
+static void reader_claims_do_not_return(void **state)
+{
+	logs_run(takes_again);
+}
+
+/* A sealed log: given, and not acknowledged. */
+static int ends(struct member *member)
+{
+	struct reef_reader *readers[2];
+	struct reef_space *space;
+	struct reef_log *log;
+
+	TRY(logs_open(member, &space, &log));
+	for (uint64_t i = 0; i < 4; i++)
+		TRY(logs_append(log, i, 8, NULL));
+	TRY(reef_log_seal(log));
+	TRY(reef_reader_open(log, "one", NULL, &readers[0]));
+	TRY(reef_reader_open(log, "some", &group, &readers[1]));
+	for (uint32_t i = 0; i < 2; i++) {
+		memset(&seen, 0, sizeof(seen));
+		TRY(reef_reader_next(readers[i], 8, 0, logs_see, &seen));
+		WANT(seen.count == 4);
+		WANT_RC(reef_reader_next(readers[i], 8, MILLISECOND, logs_see,
+					 &seen),
+			-EDEADLK);
+		TRY(reef_reader_done_all(readers[i]));
+		WANT_RC(reef_reader_next(readers[i], 8, MILLISECOND, logs_see,
+					 &seen),
+			-ESHUTDOWN);
+		reef_reader_close(readers[i]);
+	}
+	reef_log_close(log);
+	return reef_log_drop(space, "log");
+}
+
+static void reader_of_a_sealed_log_ends_when_all_is_acknowledged(void **state)
+{
+	logs_run(ends);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -265,6 +393,10 @@ int main(void)
 		cmocka_unit_test(log_full_is_trimmed_by_the_next_one),
 		cmocka_unit_test(log_keeps_so_many_bytes_behind_a_lost_segment),
 		cmocka_unit_test(log_wait_is_told_by_fibers_of_its_handle),
+		cmocka_unit_test(reader_tells_what_it_was_told),
+		cmocka_unit_test(reader_claims_do_not_return),
+		cmocka_unit_test(
+			reader_of_a_sealed_log_ends_when_all_is_acknowledged),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -65,6 +65,8 @@ static int goes_on(struct member *member)
 	TRY(reef_log_seal(log));
 	TRY(take(reader, 100));
 	WANT(seen.count == 19);
+	WANT_RC(take(reader, 1), -EDEADLK);
+	TRY(reef_reader_done_all(reader));
 	WANT_RC(take(reader, 1), -ESHUTDOWN);
 	reef_reader_close(reader);
 	TRY(reef_reader_drop(log, "new"));

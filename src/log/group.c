@@ -562,7 +562,7 @@ static int wait_for_more(struct reef_reader *reader, uint64_t from,
 	wait_ns = ttl_ns / 4 + 1;
 	if (reader->fixed.redeliver_ns &&
 	    reader->fixed.redeliver_ns / 4 < wait_ns)
-		wait_ns = reader->fixed.redeliver_ns / 4 + 1;
+		wait_ns = reader->fixed.redeliver_ns / 4 + PAUSE_NS;
 	if (is_last)
 		wait_ns = 0;
 	else if (wait_ns > until_ns - now_ns)
@@ -592,18 +592,14 @@ int group_next(struct reef_reader *reader, uint32_t most, uint64_t timeout_ns,
 			   size_t size),
 	       void *context)
 {
-	uint64_t until_ns = reef_now_ns(), from = 0, pause_ns = PAUSE_NS, base;
+	uint64_t until_ns = reef_now_ns(), from = 0, pause_ns = PAUSE_NS;
 	bool gave = false;
 	int rc, lost, attempt = 0;
 
 	until_ns = timeout_ns < UINT64_MAX - until_ns ? until_ns + timeout_ns
 						      : UINT64_MAX;
 	for (;;) {
-		base = reader->base_seen;
 		rc = take_some(reader, most, &from, &lost);
-		/* What was trimmed is passed in steps, however many: (6). */
-		if (reader->base_seen > base)
-			attempt = 0;
 		if (rc == -EAGAIN && ++attempt < LOG_ATTEMPTS)
 			continue;
 		if (rc)

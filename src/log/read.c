@@ -159,10 +159,10 @@ static int read_longs(struct window *window)
 /* TOLD: `each` has ended it, and `said` is why. */
 enum { GO_ON, AT_END, LATER, TOLD };
 
-static int read_window(struct window *window)
+/* AT_END: it is too far away to be there. */
+static int find_segment(struct window *window)
 {
 	struct reef_log *log = window->log;
-	uint32_t slot = slot_of(log, window->from);
 	uint64_t index = window->from / log->options.segment;
 	int rc = log_is_far(log, index) ? log_refresh(log, false) : 0;
 
@@ -170,6 +170,19 @@ static int read_window(struct window *window)
 		return AT_END;
 	if (!rc)
 		rc = log_find(log, index, &window->segment);
+	if (rc != -ERANGE)
+		return rc;
+	/* (R10) What was taken out of the directory is below `first`. */
+	rc = log_refresh(log, false);
+	return rc ? rc : window->from < log->first ? -ERANGE : -REEF_ECORRUPT;
+}
+
+static int read_window(struct window *window)
+{
+	struct reef_log *log = window->log;
+	uint32_t slot = slot_of(log, window->from);
+	int rc = find_segment(window);
+
 	if (rc)
 		return rc;
 	if (window->most > log->options.segment - slot)

@@ -319,6 +319,12 @@ int sharded_read(struct reef_log *log, uint64_t from, uint32_t most,
 		uint64_t end = known_end(log);
 
 		rc = find_cut(log, from, &at, next);
+		/* Others have trimmed up to there, or beyond; or (R10). */
+		if (rc == -ERANGE) {
+			rc = log_refresh(log, false);
+			if (!rc)
+				rc = from < log->first ? -ERANGE : -EAGAIN;
+		}
 		if (rc != -ENOENT)
 			continue;
 		at = 0;

@@ -273,9 +273,11 @@ static int look(struct waiter *waiter)
 	rc = !log->sharded && log_is_far(log, index)
 		     ? -ENOENT
 		     : log_find(log, index, &found);
+	/* SHARDED: where the next cut's word cannot be found there is no place;
+	 * a read has nothing to do, or sharded_look had said so. */
 	if (waiter->position < log->first || rc == -ERANGE ||
 	    rc == -REEF_ELOST || rc == -REEF_ECORRUPT)
-		rc = 1;
+		rc = waiter->position < log->first || !log->sharded;
 	else if (!rc)
 		rc = look_in(waiter, &found);
 	else if (rc == -ENOENT && log_tail_state(log->tail_word) == LOG_SEALED)

@@ -83,29 +83,34 @@ static int tail_is_live(struct reef *reef, struct reef_space *space,
 	return names(space, word, address);
 }
 
-/* Find a segment. 1: *at is its address.  0: there is none. */
-static int find_segment(struct reef *reef, struct reef_space *space,
-			const struct log_entry *entry,
-			const struct log_body *body, uint64_t index,
-			uint64_t *at)
+/* What is looked for, and where. */
+struct search {
+	struct reef *reef;
+	struct reef_space *space;
+	uint64_t body; /* address */
+	uint32_t segment, segments;
+	uint64_t position; /* it stands there, or behind */
+	uint64_t block;	   /* short address */
+};
+
+/* READ the head of the segment that a word of the directory names. 1: it is
+ * one of that word, and so of no other (R10).  0: there is none. */
+static int find_segment(const struct search *search, uint64_t slot,
+			uint64_t word, uint64_t *at, uint64_t *index)
 {
 	struct log_segment head;
-	uint64_t word;
-	int rc = reef_read(reef,
-			   entry->body + sizeof(*body) +
-				   8 * (index % body->segments),
-			   &word, 8);
+	int rc;
 
-	if (!rc && log_slot_state(word) != LOG_SLOT_MADE)
+	if (log_slot_state(word) != LOG_SLOT_MADE)
 		return 0;
+	rc = reef_long_address(search->space, word & LOG_BLOCK_MASK, at);
 	if (!rc)
-		rc = reef_long_address(space, word & LOG_BLOCK_MASK, at);
-	if (!rc)
-		rc = reef_read(reef, *at, &head, sizeof(head));
+		rc = reef_read(search->reef, *at, &head, sizeof(head));
 	if (rc)
 		return is_gone(rc) ? 0 : rc;
-	return head.magic == LOG_SEGMENT_MAGIC && head.body == entry->body &&
-	       head.index == index;
+	*index = head.index;
+	return head.magic == LOG_SEGMENT_MAGIC && head.body == search->body &&
+	       head.index % search->segments == slot;
 }
 
 /* Whether a word of a segment counts and names the block; words[0] is that of
@@ -160,38 +165,61 @@ static int is_in_segment(struct reef *reef, struct reef_space *space,
 	return rc;
 }
 
-/* Look for the word that names a block, from its position on. Segments are made
- * one after the other: the first that is not there is the end, but for those
- * that are lost or were trimmed. */
-static int is_in_log(struct reef *reef, struct reef_space *space,
-		     const struct log_entry *entry, const struct log_body *body,
-		     uint64_t address)
+/* Whether the segment of a word of the directory has it. */
+static int is_in_slot(const struct search *search, uint64_t slot, uint64_t word)
 {
-	uint64_t position = entry->position, index, segment, block;
-	uint32_t missing = 0;
-	int rc = reef_short_address(space, address, &block);
+	const uint64_t lowest = search->position / search->segment;
+	uint64_t index = 0, at = 0;
+	int rc = find_segment(search, slot, word, &at, &index);
 
-	if (position < body->first && !(body->high))
-		position = body->first;
-	index = position / body->segment;
-	while (!rc && missing < body->segments) {
-		rc = find_segment(reef, space, entry, body, index, &segment);
-		missing = rc == 1 ? 0 : missing + 1;
-		if (rc == 1)
-			rc = is_in_segment(reef, space, segment,
-					   index == position / body->segment
-						   ? position % body->segment
-						   : 0,
-					   body->segment, block);
-		index++;
+	if (rc != 1 || index < lowest)
+		return rc == 1 ? 0 : rc;
+	return is_in_segment(
+		search->reef, search->space, at,
+		index == lowest ? search->position % search->segment : 0,
+		search->segment, search->block);
+}
+
+/* Look for the word that names a block: in all segments that the directory has,
+ * from that of its position on, as most stand there. */
+static int is_in_log(const struct search *search)
+{
+	uint64_t words[SCAN], slot = search->position / search->segment;
+	uint32_t looked, count, i;
+	int rc = 0;
+
+	slot %= search->segments;
+	for (looked = 0; !rc && looked < search->segments; looked += count) {
+		count = search->segments - looked;
+		if (count > search->segments - slot)
+			count = search->segments - (uint32_t)slot;
+		count = count < SCAN ? count : SCAN;
+		rc = reef_read(search->reef,
+			       search->body + sizeof(struct log_body) +
+				       8 * slot,
+			       words, 8 * (size_t)count);
+		for (i = 0; !rc && i < count; i++)
+			rc = is_in_slot(search, slot + i, words[i]);
+		slot = (slot + count) % search->segments;
 	}
 	return is_gone(rc) ? 0 : rc;
+}
+
+/* (R10) True if the body of a log is what its maker wrote. */
+static bool is_body(const struct log_body *body)
+{
+	return body->magic == LOG_BODY_MAGIC &&
+	       body->segment >= LOG_SEGMENT_MIN &&
+	       body->segment <= LOG_SEGMENT_MAX &&
+	       body->segments >= LOG_SEGMENTS_MIN &&
+	       body->segments <= LOG_SEGMENTS_MAX;
 }
 
 static int entry_is_live(struct reef *reef, struct reef_space *space,
 			 uint64_t address)
 {
 	struct log_entry entry;
+	struct search search;
 	struct log_body body;
 	int rc = reef_read(reef, address, &entry, sizeof(entry));
 
@@ -199,7 +227,7 @@ static int entry_is_live(struct reef *reef, struct reef_space *space,
 		rc = reef_read(reef, entry.body, &body, sizeof(body));
 	if (rc)
 		return is_gone(rc) ? 0 : rc;
-	if (body.magic != LOG_BODY_MAGIC || !body.segment || !body.segments)
+	if (!is_body(&body))
 		return 0;
 	reef_enter(reef);
 	if (entry.position >> 63 && entry.position != UINT64_MAX) {
@@ -207,9 +235,22 @@ static int entry_is_live(struct reef *reef, struct reef_space *space,
 		reef_leave(reef);
 		return is_gone(rc) ? 0 : rc;
 	}
-	rc = is_in_log(reef, space, &entry, &body, address);
+	search = (struct search){
+		.reef = reef,
+		.space = space,
+		.body = entry.body,
+		.segment = body.segment,
+		.segments = body.segments,
+		.position = entry.position,
+	};
+	/* Positions of SHARDED logs are not those of words. */
+	if (entry.position < body.first && !body.high)
+		search.position = body.first;
+	rc = reef_short_address(space, address, &search.block);
+	if (!rc)
+		rc = is_in_log(&search);
 	reef_leave(reef);
-	return rc;
+	return is_gone(rc) ? 0 : rc;
 }
 
 static const struct reef_kind_ops segments = {

@@ -453,10 +453,84 @@ static void log_scribbled_words_are_errors(void **state)
 	assert_int_equal(failed, 0);
 }
 
+/* --- recovery --- */
+
+/* One that dies with blocks that no word names, of a log whose body says that
+ * it is very large. */
+static int leaves_blocks(struct member *member)
+{
+	uint64_t *note = member->pool->note, at, words[2];
+	struct log_entry entry = {.size = 300};
+	struct reef_space *space;
+	struct reef_log *log;
+	int rc = 0;
+
+	TRY(logs_open(member, &space, &log));
+	for (uint64_t i = 0; i < 20; i++)
+		TRY(logs_append(log, i, 300, NULL));
+	entry.body = log->object.body;
+	for (entry.position = 0; entry.position < 40; entry.position += 13) {
+		TRY(reef_alloc_kind(space, REEF_BLOCK_LOG_ENTRY, 376, &at));
+		TRY(reef_write(member->reef, at, &entry, sizeof(entry)));
+	}
+	at = log->object.body + offsetof(struct log_body, magic);
+	TRY(reef_read(member->reef, at, words, sizeof(words)));
+	words[1] = reef_random_next(&scene.random);
+	if (below(2))
+		words[1] |= UINT64_C(0xffffffff) << (32 * below(2));
+	TRY(reef_write(member->reef, at, words, sizeof(words)));
+	note[0] = reef_session(member->reef);
+	while (!rc)
+		rc = reef_sleep(SECOND);
+	reef_log_close(log);
+	return rc;
+}
+
+static int judges_blocks(struct member *member)
+{
+	uint64_t *note = member->pool->note;
+	struct reef_space *space;
+	bool has = true;
+
+	TRY(member_space(member, &space));
+	while (!note[0])
+		TRY(reef_sleep(MILLISECOND));
+	reef_sim_host_kill(member->pool->members[0].host);
+	scene.call = "recovery";
+	scene.posts = 0;
+	while (has) {
+		TRY(reef_sleep(10 * MILLISECOND));
+		TRY(member_has_session(member, (uint32_t)note[0], &has));
+	}
+	scene.call = NULL;
+	return 0;
+}
+
+static void log_scribbled_limits_do_not_hold_recovery_up(void **state)
+{
+	uint64_t seed;
+
+	for (seed = seeds_first(); seeds_has(seed, seeds_of(20, 1000));
+	     seed++) {
+		struct pool pool = {.posts = watch};
+
+		memset(&scene, 0, sizeof(scene));
+		reef_random_init(&scene.random, seed);
+		pool_start(&pool, seed);
+		pool_add(&pool, leaves_blocks);
+		pool_add(&pool, judges_blocks);
+		alarm(STUCK);
+		pool_finish(&pool);
+		alarm(0);
+		assert_null(scene.hung);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(log_scribbled_words_are_errors),
+		cmocka_unit_test(log_scribbled_limits_do_not_hold_recovery_up),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

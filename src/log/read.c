@@ -159,17 +159,21 @@ static int read_longs(struct window *window)
 /* TOLD: `each` has ended it, and `said` is why. */
 enum { GO_ON, AT_END, LATER, TOLD };
 
-/* AT_END: it is too far away to be there. */
+/* AT_END: it is not there yet, nor may it ever be.  -ENOENT: the log was
+ * dropped. */
 static int find_segment(struct window *window)
 {
 	struct reef_log *log = window->log;
 	uint64_t index = window->from / log->options.segment;
 	int rc = log_is_far(log, index) ? log_refresh(log, false) : 0;
 
-	if (!rc && log_is_far(log, index))
+	if (rc)
+		return rc;
+	if (log_is_far(log, index))
 		return AT_END;
-	if (!rc)
-		rc = log_find(log, index, &window->segment);
+	rc = log_find(log, index, &window->segment);
+	if (rc == -ENOENT || rc == -ESHUTDOWN)
+		return AT_END;
 	if (rc != -ERANGE)
 		return rc;
 	/* (R10) What was taken out of the directory is below `first`. */
@@ -457,9 +461,6 @@ static int judge(struct reading *reading, int rc)
 	uint32_t size = reading->log->options.segment;
 
 	switch (rc) {
-	case -ENOENT:	 /* the segment is not there yet */
-	case -ESHUTDOWN: /* nor will it be */
-		return AT_END;
 	case -REEF_ELOST:
 	case -REEF_ECORRUPT:
 		if (reading->given)
@@ -523,7 +524,8 @@ static int read_some(struct reading *reading, uint64_t *wait_ns)
 	else if (!rc && window.count)
 		rc = give_window(reading, &window);
 	free_longs(&window);
-	return rc;
+	/* What was trimmed since is told when a read begins with it. */
+	return rc == -ERANGE && reading->given ? AT_END : rc;
 }
 
 int reef_log_read(struct reef_log *log, uint64_t from, uint32_t most,

@@ -67,6 +67,53 @@ static void log_far_behind_its_end_has_nothing(void **state)
 	logs_run_as(looks_far_ahead, true);
 }
 
+/* --- what goes while it is read --- */
+
+struct cutting {
+	struct reef_log *log; /* another handle */
+	uint32_t given;
+};
+
+static int trims_at_15(void *context, uint64_t position, const void *bytes,
+		       size_t size)
+{
+	struct cutting *cutting = context;
+
+	(void)bytes;
+	(void)size;
+	cutting->given++;
+	return position == 15 ? reef_log_trim(cutting->log, 48) : 0;
+}
+
+/* What was given counts, although the next segment has gone meanwhile. */
+static int reads_what_goes(struct member *member)
+{
+	struct cutting cutting = {0};
+	struct reef_space *space;
+	struct reef_log *log;
+	uint64_t next = 77;
+
+	TRY(open_with(member, 0, 0, 0, &space, &log));
+	TRY(open_with(member, 0, 0, 0, &space, &cutting.log));
+	for (uint64_t i = 0; i < 60; i++)
+		TRY(logs_append(cutting.log, i, 8, NULL));
+	TRY(reef_log_read(log, 0, 64, trims_at_15, &cutting, &next));
+	WANT(cutting.given == 16 && next == 16);
+	WANT_RC(reef_log_read(log, next, 64, logs_see, &seen, &next), -ERANGE);
+	/* Of one that was dropped nobody is told that nothing is there. */
+	TRY(reef_log_read(log, 50, 4, logs_see, &seen, &next));
+	TRY(reef_log_drop(space, "log"));
+	WANT_RC(reef_log_read(log, 60, 4, logs_see, &seen, &next), -ENOENT);
+	reef_log_close(cutting.log);
+	reef_log_close(log);
+	return 0;
+}
+
+static void log_read_ends_where_others_have_trimmed(void **state)
+{
+	logs_run(reads_what_goes);
+}
+
 /* --- what is kept --- */
 
 /* Writers that come and go, and append little. */
@@ -389,6 +436,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(log_far_behind_its_end_has_nothing),
+		cmocka_unit_test(log_read_ends_where_others_have_trimmed),
 		cmocka_unit_test(log_single_keeps_so_much_whoever_leads),
 		cmocka_unit_test(log_full_is_trimmed_by_the_next_one),
 		cmocka_unit_test(log_keeps_so_many_bytes_behind_a_lost_segment),

@@ -96,8 +96,9 @@ REEF_API int reef_log_open(struct reef_space *space, const char *name,
 /* Close a log. NULL is fine. */
 REEF_API void reef_log_close(struct reef_log *log);
 /* Drop a log with all that is in it: those who have it open get -ENOENT from
- * then on.  -ENOENT: there is none.  -EEXIST: the name is something else's.
- * -EACCES: only reading is granted.  -EINVAL, -ENAMETOOLONG. */
+ * then on, but that they may read what is there for a moment still.  -ENOENT:
+ * there is none.  -EEXIST: the name is something else's. -EACCES: only reading
+ * is granted.  -EINVAL, -ENAMETOOLONG. */
 REEF_API int reef_log_drop(struct reef_space *space, const char *name);
 
 /* Append an entry; size 0 is one, too. *position (may be NULL): where it

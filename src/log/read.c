@@ -559,65 +559,77 @@ int reef_log_read(struct reef_log *log, uint64_t from, uint32_t most,
 
 /* --- fill --- */
 
-static int fill_inside(struct reef_log *log, uint64_t position)
+/* The word that decides a position: its own, or its head's; 0 becomes a HOLE if
+ * `is_made`. */
+static int decide_word(struct reef_log *log, uint64_t position, bool is_made,
+		       uint64_t *word)
 {
-	/* Nothing is drawn; (S7) of shard.h makes the holes. */
-	if (log->sharded) {
-		uint64_t end;
-		int tail_rc = sharded_tail(log, &end);
-
-		if (tail_rc)
-			return tail_rc;
-		return position < log->first || position >= end ? -ERANGE
-								: -EEXIST;
-	}
-
 	uint32_t slot = slot_of(log, position), back;
 	struct log_found found;
-	uint64_t now, tail;
-	int rc;
+	uint64_t at;
+	int rc = log_find(log, position / log->options.segment, &found);
 
-	if (position < log->first)
-		return -ERANGE;
-	rc = log_tail_position(log, &tail);
-	if (rc)
-		return rc;
-	if (position >= tail)
-		return -ERANGE;
-	rc = log_find(log, position / log->options.segment, &found);
 	if (rc)
 		return rc == -ENOENT ? -ERANGE : rc;
-	rc = log_cas(log->reef, found.at + log_word_offset(slot), 0, LOG_HOLE,
-		     &now);
-	if (rc)
-		return rc;
-	if (log_word_state(now) == LOG_WORD_MEMBER) {
-		back = log_word_back(now);
+	at = found.at + log_word_offset(slot);
+	rc = is_made ? log_cas(log->reef, at, 0, LOG_HOLE, word)
+		     : reef_read(log->reef, at, word, 8);
+	if (!rc && log_word_state(*word) == LOG_WORD_MEMBER) {
+		back = log_word_back(*word);
 		/* (R10) */
 		if (!back || back > slot)
 			return -REEF_ECORRUPT;
-		rc = log_cas(log->reef, found.at + log_word_offset(slot - back),
-			     0, LOG_HOLE, &now);
+		at -= 8 * (uint64_t)back;
+		rc = is_made ? log_cas(log->reef, at, 0, LOG_HOLE, word)
+			     : reef_read(log->reef, at, word, 8);
 	}
-	if (rc)
-		return rc;
-	log_wake_all(log, found.at);
-	return log_word_state(now) == LOG_WORD_HOLE ? 0 : -EEXIST;
+	if (!rc && is_made)
+		log_wake_all(log, found.at);
+	return rc;
+}
+
+static int fill_inside(struct reef_log *log, uint64_t position)
+{
+	/* Nobody but its writer knows what a SINGLE log has drawn, and of a
+	 * sealed one all is decided. */
+	const bool is_made = !log_is_single(log) &&
+			     log_tail_state(log->tail_word) != LOG_SEALED;
+	uint64_t word, tail = 0;
+	int rc = 0;
+
+	if (position < log->first)
+		return -ERANGE;
+	if (log->sharded)
+		rc = sharded_tail(log, &tail);
+	else if (log->tail_word)
+		rc = is_made ? log_tail_position(log, &tail)
+			     : log_end(log, &tail);
+	if (rc || position >= tail)
+		return rc ? rc : -ERANGE;
+	/* Nothing is drawn; (S7) of shard.h makes the holes. */
+	if (log->sharded)
+		return -EEXIST;
+	rc = decide_word(log, position, is_made, &word);
+	if (!rc && !word)
+		return -ERANGE;
+	return rc || log_word_state(word) == LOG_WORD_HOLE ? rc : -EEXIST;
 }
 
 int reef_log_fill(struct reef_log *log, uint64_t position)
 {
-	int rc, attempt;
+	int rc = log_enter(log, false), attempt;
 
-	/* Nobody but its writer knows what a SINGLE log has drawn. */
-	if (log_is_single(log))
-		return -ERANGE;
-	rc = log_enter(log, true);
 	if (rc)
-		return rc == -ESHUTDOWN ? -ERANGE : rc;
+		return rc;
 	rc = -EAGAIN;
-	for (attempt = 0; rc == -EAGAIN && attempt < LOG_ATTEMPTS; attempt++)
+	for (attempt = 0; rc == -EAGAIN && attempt < LOG_ATTEMPTS; attempt++) {
 		rc = fill_inside(log, position);
+		/* It is sealed since. */
+		if (rc == -ESHUTDOWN) {
+			rc = log_refresh(log, false);
+			rc = rc ? rc : -EAGAIN;
+		}
+	}
 	log_leave(log);
 	return log_told(rc);
 }

@@ -167,13 +167,12 @@ int log_draw(struct reef_log *log, uint32_t count, struct reef_access *accesses,
 		rc = used ? accesses[used - 1].status : -EAGAIN;
 		return rc == -REEF_EINDOUBT || rc == -REEF_ELOST ? -EAGAIN : rc;
 	}
-	/* (R10) */
-	if (!rc && log_draw_generation(before) != log_generation(log))
+	/* (R10) No log comes as far as the last of these. */
+	if (!rc && (log_draw_generation(before) != log_generation(log) ||
+		    log_draw_position(before) + count > LOG_POSITIONS / 2))
 		rc = -EFAULT;
 	if (is_out_of_reach(rc))
 		return replace_tail(log);
-	if (!rc && log_draw_position(before) + count > LOG_POSITIONS / 2)
-		return -EOVERFLOW;
 	if (!rc)
 		*position = log_draw_position(before);
 	return rc;

@@ -67,6 +67,45 @@ static void log_far_behind_its_end_has_nothing(void **state)
 	logs_run_as(looks_far_ahead, true);
 }
 
+/* --- filling --- */
+
+/* All is decided in a log with one writer, or a sealed one. */
+static int fills_what_is_decided(struct member *member)
+{
+	struct reef_space *space;
+	struct reef_log *log;
+	uint64_t entry, tail;
+
+	for (uint32_t kind = 0; kind < 3; kind++) {
+		TRY(open_with(member,
+			      kind == 1 ? REEF_LOG_SINGLE
+					: kind * REEF_LOG_SHARDED / 2,
+			      0, 0, &space, &log));
+		if (kind == 1)
+			TRY(reef_log_lead(log));
+		for (uint64_t i = 0; i < 20; i++)
+			TRY(logs_append(log, i, 8, &entry));
+		WANT_RC(reef_log_fill(log, entry), -EEXIST);
+		WANT_RC(reef_log_fill(log, entry + 1), -ERANGE);
+		TRY(reef_log_seal(log));
+		WANT_RC(reef_log_fill(log, entry), -EEXIST);
+		TRY(reef_log_tail(log, &tail));
+		if (kind < 2)
+			TRY(reef_log_fill(log, tail - 1));
+		WANT_RC(reef_log_fill(log, tail), -ERANGE);
+		TRY(reef_log_trim(log, entry));
+		WANT_RC(reef_log_fill(log, entry - 1), -ERANGE);
+		reef_log_close(log);
+		TRY(reef_log_drop(space, "log"));
+	}
+	return 0;
+}
+
+static void log_fill_tells_what_is_there(void **state)
+{
+	logs_run(fills_what_is_decided);
+}
+
 /* --- what goes while it is read --- */
 
 struct cutting {
@@ -436,6 +475,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(log_far_behind_its_end_has_nothing),
+		cmocka_unit_test(log_fill_tells_what_is_there),
 		cmocka_unit_test(log_read_ends_where_others_have_trimmed),
 		cmocka_unit_test(log_single_keeps_so_much_whoever_leads),
 		cmocka_unit_test(log_full_is_trimmed_by_the_next_one),

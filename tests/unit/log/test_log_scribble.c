@@ -453,6 +453,30 @@ static void log_scribbled_words_are_errors(void **state)
 	assert_int_equal(failed, 0);
 }
 
+/* A tail that says that all numbers are drawn is of no use, and replaced. */
+static int draws_the_last(struct member *member)
+{
+	struct reef_space *space;
+	struct reef_log *log;
+	uint64_t next, word;
+
+	TRY(logs_open(member, &space, &log));
+	TRY(logs_append(log, 0, 8, NULL));
+	word = log_draw_make(log_generation(log), LOG_POSITIONS / 2);
+	TRY(reef_write(member->reef,
+		       log->tail_at + offsetof(struct log_tail, draw), &word,
+		       8));
+	TRY(logs_append(log, 1, 8, &next));
+	WANT(next == 16);
+	reef_log_close(log);
+	return reef_log_drop(space, "log");
+}
+
+static void log_scribbled_tail_is_replaced(void **state)
+{
+	logs_run_as(draws_the_last, true);
+}
+
 /* --- recovery --- */
 
 /* One that dies with blocks that no word names, of a log whose body says that
@@ -530,6 +554,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(log_scribbled_words_are_errors),
+		cmocka_unit_test(log_scribbled_tail_is_replaced),
 		cmocka_unit_test(log_scribbled_limits_do_not_hold_recovery_up),
 	};
 

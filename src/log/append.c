@@ -8,7 +8,8 @@
  *
  * A row is {WRITE cells; CAS members}, then {CAS head; READ head}: (2) of
  * layout.h. A long entry's block is written before its CAS, because nothing
- * orders two nodes: together with the draw.
+ * orders two nodes: together with the draw. Where nothing is drawn, and the
+ * block is in the segment's extent, it goes in front of the CAS.
  *
  * (1) All of it happens in one reef_enter, so blocks are published or freed in
  *     the one in which they were allocated; but where memory is waited for,
@@ -163,6 +164,15 @@ static int write_blocks(struct log_row *row)
 	return rc;
 }
 
+/* True if a long entry's block is in the extent of its word, and not written
+ * yet: then its WRITEs go in front of the CAS (F3a), in the same list. An
+ * extent is on one node, wherever it moves. */
+static bool is_near(const struct log_row *row)
+{
+	return row->count == 1 && row->blocks[0] && !row->is_written &&
+	       row->blocks[0] >> 32 == row->segment.at >> 32;
+}
+
 /* Nobody can tell yet whether a word names them: recovery is to ask when this
  * session has ended, and not before. */
 static void stage_blocks(struct log_row *row)
@@ -260,15 +270,41 @@ static int put_members(struct log_row *row)
 	return rc;
 }
 
-/* CAS of the head, after the cell, if it is alone. 1: it was lost. */
+/* True if an access may have happened, or may still. */
+static bool is_doubt(int status)
+{
+	return status == -REEF_EINDOUBT || status == -ETIMEDOUT ||
+	       status == -REEF_EFENCED || status == -REEF_ELOST;
+}
+
+/* What became of a block that was written in front of the CAS. Whoever finds
+ * its word may free it: so its header is not written again, unless the word is
+ * known not to name it. */
+static void settle_block(struct log_row *row, int status)
+{
+	uint64_t word;
+
+	if (is_doubt(status) &&
+	    (reef_read(row->log->reef, word_at(row, 0), &word, 8) ||
+	     word == row->words[0]))
+		status = 0;
+	row->is_written = !status;
+	end_block(row, 0, status);
+}
+
+/* CAS of the head, after the cell or the block, if it is alone. 1: it was lost.
+ */
 static int put_head(struct log_row *row)
 {
 	const size_t from = offsetof(struct log_segment, next);
-	struct reef_access accesses[3], *cas;
+	const bool has_block = is_near(row);
+	struct reef_access accesses[5], *cas;
 	uint32_t used = 0;
 	int rc;
 
-	if (row->count == 1)
+	if (has_block)
+		used = add_block(row, 0, accesses);
+	else if (row->count == 1)
 		used = add_cells(row, accesses);
 	cas = &accesses[used];
 	accesses[used++] = log_cas_of(word_at(row, 0), 0, row->words[0]);
@@ -291,9 +327,10 @@ static int put_head(struct log_row *row)
 	rc = reef_execute(row->log->reef, accesses, used);
 	/* A node may have died after it did this, and others may have seen it.
 	 */
-	if (cas->status == -REEF_EINDOUBT || cas->status == -ETIMEDOUT ||
-	    cas->status == -REEF_EFENCED || cas->status == -REEF_ELOST)
+	if (is_doubt(cas->status))
 		row->is_in_doubt = true;
+	if (has_block)
+		settle_block(row, cas->status);
 	/* The READ alone may have failed: then nobody is woken. */
 	if (rc && !cas->status) {
 		memset(&row->head, 0, sizeof(row->head));
@@ -545,7 +582,7 @@ static int try_append(struct log_row *row)
 		rc = find_place(row);
 	if (rc)
 		return rc;
-	rc = write_blocks(row);
+	rc = is_near(row) ? 0 : write_blocks(row);
 	/* The node of a long entry's block died, not the log's. */
 	if (rc == -REEF_ELOST)
 		rc = allocate_anew(row);

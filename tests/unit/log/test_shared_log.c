@@ -335,6 +335,7 @@ static void log_single_goes_on_behind_a_row_in_doubt(void **state)
 }
 
 /* --- budgets --- */
+
 static int spends(struct member *member)
 {
 	struct reef_log_options options = {.flags = REEF_LOG_SINGLE};
@@ -401,6 +402,71 @@ log_budget_is_two_round_trips_and_one_of_a_single_writer(void **state)
 	}
 }
 
+/* Whether a long entry lies in the extent of its word. */
+static int is_near(struct reef_log *log, uint64_t position, bool *near)
+{
+	struct log_found found;
+	uint64_t word, at;
+
+	reef_enter(log->reef);
+	TRY(log_find(log, position / log->options.segment, &found));
+	reef_leave(log->reef);
+	TRY(reef_read(log->reef,
+		      found.at +
+			      log_word_offset(position % log->options.segment),
+		      &word, 8));
+	TRY(reef_long_address(log->object.space, word & LOG_BLOCK_MASK, &at));
+	*near = at >> 32 == found.at >> 32;
+	return 0;
+}
+
+static int spends_on_long_ones(struct member *member)
+{
+	struct reef_log_options options = {.flags = REEF_LOG_SINGLE,
+					   .segment = 64};
+	struct reef_counts before, cost;
+	struct reef_space *space;
+	struct reef_log *log;
+	uint64_t next;
+	bool near;
+
+	TRY(member_space(member, &space));
+	TRY(reef_log_open(space, "single", &options, &log));
+	TRY(reef_log_lead(log));
+	TRY(logs_append(log, 0, 1000, NULL));
+	for (uint64_t i = 0; i < 20; i++) {
+		before = reef_count_read(&member->count);
+		TRY(logs_append(log, i, 1000, &next));
+		cost = logs_cost(member, &before);
+		TRY(is_near(log, next, &near));
+		WANT(cost.round_trips == (near ? 1 : 2) && cost.cas == 1);
+		member->pool->note[0] += near;
+	}
+	reef_log_close(log);
+	return reef_log_drop(space, "single");
+}
+
+static void log_budget_of_a_long_entry_near_its_word_is_no_more(void **state)
+{
+	uint64_t seed, near = 0;
+
+	for (seed = seeds_first(); seeds_has(seed, 2 * POOL_SEEDS); seed++) {
+		struct pool pool = {
+			.ttl_ns = 6000 * SECOND,
+			.calm = true,
+			.extent_size = UINT64_C(8) << 20,
+			.capacity = UINT64_C(8) << 20,
+		};
+
+		pool_start(&pool, seed);
+		pool_add(&pool, spends_on_long_ones);
+		pool_finish(&pool);
+		near += pool.note[0];
+	}
+	/* Else it has shown nothing. */
+	assert_true(near > 0);
+}
+
 /* --- mutants that no history shows --- */
 
 #if !SANITIZED
@@ -437,6 +503,7 @@ int main(void)
 	  cmocka_unit_test(log_single_goes_on_behind_a_row_in_doubt),
 	  cmocka_unit_test(
 		  log_budget_is_two_round_trips_and_one_of_a_single_writer),
+	  cmocka_unit_test(log_budget_of_a_long_entry_near_its_word_is_no_more),
 #if !SANITIZED
 	  cmocka_unit_test(log_mutants_are_found),
 #endif

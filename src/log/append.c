@@ -98,7 +98,21 @@ static int allocate_anew(struct log_row *row)
 }
 
 /* A position that the next draw is not below. Recovery looks from there on for
- * the word that names a block, so it is written before that is drawn. */
+ * the word that names a block, so it is written before that is drawn. Where
+ * nothing was drawn in this epoch it may be far behind, and all words in
+ * between would be looked at for each block: so the tail is looked at first. */
+static void catch_up(struct reef_log *log)
+{
+	uint64_t tail;
+
+	if (log_is_single(log) || log->next_epoch == log->epoch ||
+	    log_tail_position(log, &tail))
+		return;
+	if (tail > log->next)
+		log->next = tail;
+	log->next_epoch = log->epoch;
+}
+
 static uint64_t position_bound(const struct reef_log *log)
 {
 	return log->next > log->first ? log->next : log->first;
@@ -619,6 +633,7 @@ static void end_row(struct log_row *row)
 	uint32_t half = log->options.segment / 2;
 
 	log->next = row->position + row->count;
+	log->next_epoch = log->epoch;
 	log->lacking = LOG_NOWHERE;
 	if (slot_of(row) + row->count > half && !row->head.next)
 		log->lacking = row->position / log->options.segment + 1;
@@ -634,6 +649,8 @@ static int append_inside(struct log_row *row)
 	if (rc)
 		return rc;
 	rc = allocate_blocks(row);
+	if (!rc && row->has_long)
+		catch_up(log);
 	if (!rc)
 		rc = -EAGAIN;
 	for (attempt = 0; rc == -EAGAIN && attempt < LOG_ATTEMPTS; attempt++)

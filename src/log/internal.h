@@ -58,8 +58,9 @@ struct reef_log {
 	bool leads;
 	uint32_t gap; /* so many words from `next` on are in doubt */
 	uint32_t lead_generation;
-	uint64_t next;
-	uint32_t guesses; /* the mutant's */
+	uint64_t next;	     /* not below it is drawn */
+	uint64_t next_epoch; /* it was found in */
+	uint32_t guesses;    /* the mutant's */
 	/* What a reader saw: 0 at hole_at, while all below hole_end had been
 	 * drawn, since then. */
 	uint64_t hole_at, hole_end, hole_since_ns;

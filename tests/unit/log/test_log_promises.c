@@ -280,6 +280,53 @@ static void log_keeps_so_many_bytes_behind_a_lost_segment(void **state)
 	assert_true(lost > 0);
 }
 
+/* --- the dead --- */
+
+/* What one that comes, appends and dies leaves is found near its place, however
+ * long the log is. */
+static int appends_once(struct member *member)
+{
+	const struct reef_log_options options = {.segment = 4096};
+	struct log_entry entry;
+	struct reef_space *space;
+	struct log_found found;
+	struct reef_log *log, *other;
+	uint64_t position, word, at;
+
+	TRY(member_space(member, &space));
+	TRY(reef_log_open(space, "log", &options, &log));
+	TRY(reef_log_open(space, "log", &options, &other));
+	TRY(logs_append(other, 0, 1000, NULL));
+	for (uint32_t round = 0; round < 2; round++) {
+		for (uint64_t i = 0; i < 1000; i++)
+			TRY(logs_append(log, i, 8, NULL));
+		/* It may have slept for long. */
+		log_forget(other);
+		if (round)
+			TRY(reef_sleep(20 * member->pool->ttl_ns));
+		TRY(logs_append(other, 1, 1000, &position));
+		reef_enter(member->reef);
+		TRY(log_find(other, 0, &found));
+		TRY(reef_read(member->reef,
+			      found.at + log_word_offset(position), &word, 8));
+		TRY(reef_long_address(space, word & LOG_BLOCK_MASK, &at));
+		TRY(reef_read(member->reef, at, &entry, sizeof(entry)));
+		reef_leave(member->reef);
+		WANT(entry.position <= position);
+		WANT(entry.position + 8 > position || !round);
+		reef_log_close(other);
+		TRY(reef_log_open(space, "log", &options, &other));
+	}
+	reef_log_close(other);
+	reef_log_close(log);
+	return reef_log_drop(space, "log");
+}
+
+static void log_long_entry_of_the_dead_is_soon_found(void **state)
+{
+	logs_run_brief(appends_once);
+}
+
 /* --- waiting --- */
 
 static int waits_beside(void *arg)
@@ -480,6 +527,7 @@ int main(void)
 		cmocka_unit_test(log_single_keeps_so_much_whoever_leads),
 		cmocka_unit_test(log_full_is_trimmed_by_the_next_one),
 		cmocka_unit_test(log_keeps_so_many_bytes_behind_a_lost_segment),
+		cmocka_unit_test(log_long_entry_of_the_dead_is_soon_found),
 		cmocka_unit_test(log_wait_is_told_by_fibers_of_its_handle),
 		cmocka_unit_test(reader_tells_what_it_was_told),
 		cmocka_unit_test(reader_claims_do_not_return),

@@ -147,9 +147,10 @@ REEF_API int reef_log_tail(struct reef_log *log, uint64_t *position);
 REEF_API int reef_log_first(struct reef_log *log, uint64_t *position);
 
 /* Wait until reef_log_read from that position has something to do. The waiter
- * is woken by whoever appends; the memory node is not asked over and over. 0
- * also: the position was trimmed.  -ETIMEDOUT.  -ESHUTDOWN: the log is sealed,
- * and nothing will come there. */
+ * is woken by whoever appends; the memory node is not asked over and over. Of
+ * more than 9 who wait at once in a segment the others look for themselves, a
+ * few times in a session's TTL. 0 also: the position was trimmed.  -ETIMEDOUT.
+ * -ESHUTDOWN: the log is sealed, and nothing will come there. */
 REEF_API int reef_log_wait(struct reef_log *log, uint64_t position,
 			   uint64_t timeout_ns);
 

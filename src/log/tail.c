@@ -689,7 +689,7 @@ int reef_log_lead(struct reef_log *log)
 		log_forget(log);
 		rc = log_enter(log, true);
 		if (rc && rc != -ENOSPC)
-			return rc;
+			return log_told(rc);
 		if (!rc) {
 			rc = try_lead(log);
 			log_leave(log);

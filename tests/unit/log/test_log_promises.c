@@ -391,6 +391,81 @@ static void log_wait_is_told_by_fibers_of_its_handle(void **state)
 	}
 }
 
+static const uint32_t wait_kinds[] = {0, REEF_LOG_SINGLE, REEF_LOG_SHARDED,
+				      REEF_LOG_SHARDED | REEF_LOG_EARLY};
+
+/* One that waits for what will never come. */
+static int waits_in_vain(struct member *member)
+{
+	uint64_t *note = member->pool->note, tail;
+	struct reef_space *space;
+	struct reef_log *log;
+	int rc;
+
+	while (!note[0])
+		TRY(reef_sleep(MILLISECOND));
+	TRY(open_with(member, (uint32_t)note[2], 0, 0, &space, &log));
+	TRY(reef_log_tail(log, &tail));
+	rc = reef_log_wait(log, tail + note[3], REEF_FOREVER);
+	/* The rest of the segment has become holes. */
+	while (!rc && !note[3] && note[4] < 2) {
+		TRY(reef_log_read(log, tail, 64, logs_see, &seen, &tail));
+		rc = reef_log_wait(log, tail, REEF_FOREVER);
+	}
+	note[1] = reef_now_ns();
+	reef_log_close(log);
+	WANT(rc == -ESHUTDOWN || rc == -ENOENT || (note[4] == 2 && !rc));
+	return 0;
+}
+
+static int ends_a_log(struct member *member)
+{
+	uint64_t *note = member->pool->note, from_ns, tail;
+	struct reef_space *space;
+	struct reef_log *log;
+
+	TRY(open_with(member, (uint32_t)note[2], 0, 0, &space, &log));
+	if (note[2] == REEF_LOG_SINGLE)
+		TRY(reef_log_lead(log));
+	/* Now and then it is all that was ever there. */
+	for (uint64_t i = 0; i < member->pool->seed % 3 * 9; i++)
+		TRY(logs_append(log, i, 8, NULL));
+	note[0] = 1;
+	TRY(reef_sleep(10 * SECOND));
+	WANT(!note[1]);
+	from_ns = reef_now_ns();
+	if (note[4] == 2) {
+		while (reef_log_tail(log, &tail) || tail < 90)
+			TRY(logs_append(log, 1, 8, NULL));
+		TRY(reef_log_trim(log, 90));
+	} else {
+		TRY(note[4] ? reef_log_drop(space, "log") : reef_log_seal(log));
+	}
+	while (!note[1]) {
+		TRY(reef_sleep(MILLISECOND));
+		WANT(reef_now_ns() - from_ns < SECOND);
+	}
+	reef_log_close(log);
+	return 0;
+}
+
+static void log_wait_is_told_of_the_end(void **state)
+{
+	uint64_t seed;
+
+	for (seed = seeds_first(); seeds_has(seed, 8 * POOL_SEEDS); seed++) {
+		struct pool pool = {.ttl_ns = 600 * SECOND, .calm = true};
+
+		pool_start(&pool, seed);
+		pool.note[2] = wait_kinds[seed % 4];
+		pool.note[3] = seed / 4 % 2 * 30; /* so far behind the tail */
+		pool.note[4] = seed / 8 % 3;	  /* sealed, dropped, trimmed */
+		pool_add(&pool, ends_a_log);
+		pool_add(&pool, waits_in_vain);
+		pool_finish(&pool);
+	}
+}
+
 /* --- readers --- */
 
 static const struct reef_reader_options group = {.flags = REEF_READER_GROUP,
@@ -529,6 +604,7 @@ int main(void)
 		cmocka_unit_test(log_keeps_so_many_bytes_behind_a_lost_segment),
 		cmocka_unit_test(log_long_entry_of_the_dead_is_soon_found),
 		cmocka_unit_test(log_wait_is_told_by_fibers_of_its_handle),
+		cmocka_unit_test(log_wait_is_told_of_the_end),
 		cmocka_unit_test(reader_tells_what_it_was_told),
 		cmocka_unit_test(reader_claims_do_not_return),
 		cmocka_unit_test(

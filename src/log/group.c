@@ -22,6 +22,7 @@
 #define SESSIONS_MAX 64u      /* looked at in one sweep */
 #define STEP_LAPS (CLAIM_LAPS / 4)
 #define PAUSE_NS UINT64_C(50000)
+#define OVERDUE 4u
 
 /* What a word becomes after `before`, by this member: (4). */
 static uint64_t claim_after(const struct reef_reader *reader, uint64_t before,
@@ -258,6 +259,15 @@ static int read_free(struct reef_reader *reader, uint64_t from, uint32_t most,
 
 /* --- claiming --- */
 
+/* True if an acknowledgement in doubt happened, as its word went on to the next
+ * lap since: nobody but us could have acknowledged it, while we live. */
+static bool has_gone_on(const struct reef_reader *reader, uint64_t done,
+			uint64_t word)
+{
+	return claim_state(done) == CLAIM_DONE && !reader->fixed.redeliver_ns &&
+	       lap_behind(claim_lap(done), word) < 0;
+}
+
 /* Some CASes are in doubt: do them again that did not happen. */
 static int settle(struct reef_reader *reader, struct reef_access *accesses,
 		  uint32_t count)
@@ -268,9 +278,12 @@ static int settle(struct reef_reader *reader, struct reef_access *accesses,
 	for (uint32_t i = 0; !rc && i < count; i++) {
 		rc = reader_cas(reader, accesses[i].address,
 				accesses[i].compare, accesses[i].operand, &now);
-		accesses[i].result = now == accesses[i].operand
-					     ? accesses[i].compare
-					     : accesses[i].operand;
+		accesses[i].result =
+			now == accesses[i].operand ||
+					has_gone_on(reader, accesses[i].operand,
+						    now)
+				? accesses[i].compare
+				: accesses[i].operand;
 	}
 	return rc;
 }
@@ -356,6 +369,7 @@ static int claim_entries(struct reef_reader *reader)
 	uint32_t at = 0, part;
 	int rc = 0;
 
+	reader->claimed_ns = reef_now_ns();
 	for (; !rc && at < reader->count; at += part) {
 		part = reader->count - at;
 		part = part < BATCH ? part : BATCH;
@@ -513,6 +527,39 @@ static int take_some(struct reef_reader *reader, uint32_t most, uint64_t *from,
 	return rc ? rc : claim_entries(reader);
 }
 
+/* Who stood still since its claims, for as long as redeliver_ns, looks whether
+ * others have them by now, and may have acknowledged them. Where that is next
+ * to nothing it looks a few times, and no more. */
+static int drop_overdue(struct reef_reader *reader)
+{
+	const uint64_t wait_ns = reader->fixed.redeliver_ns;
+	uint32_t i, slot, attempt;
+	int rc = 0;
+
+	for (attempt = 0; !rc && wait_ns && reader->count && attempt < OVERDUE;
+	     attempt++) {
+		uint64_t now_ns = reef_now_ns();
+
+		if (now_ns - reader->claimed_ns < wait_ns)
+			break;
+		reader->claimed_ns = now_ns;
+		rc = group_look(reader);
+		for (i = 0; !rc && i < reader->count; i++) {
+			struct reader_entry *entry = &reader->entries[i];
+
+			slot = reader_slot(reader, entry->position);
+			if (entry->is_hole ||
+			    reader->words[slot] == reader->mine[slot])
+				continue;
+			entry->is_hole = true;
+			reader->mine[slot] = 0;
+		}
+	}
+	if (rc)
+		give_back_from(reader, 0);
+	return rc;
+}
+
 static int give(struct reef_reader *reader,
 		int (*each)(void *context, uint64_t position, const void *bytes,
 			    size_t size),
@@ -602,6 +649,8 @@ int group_next(struct reef_reader *reader, uint32_t most, uint64_t timeout_ns,
 		rc = take_some(reader, most, &from, &lost);
 		if (rc == -EAGAIN && ++attempt < LOG_ATTEMPTS)
 			continue;
+		if (!rc)
+			rc = drop_overdue(reader);
 		if (rc)
 			return log_told(rc);
 		/* What `each` said is told as it is. */
@@ -619,17 +668,10 @@ int group_next(struct reef_reader *reader, uint32_t most, uint64_t timeout_ns,
 /* --- done --- */
 
 /* What became of an acknowledgement whose CAS did not find our claim. */
-static int judge_done(struct reef_reader *reader, uint64_t position,
-		      uint64_t word, uint64_t done)
+static int judge_done(const struct reef_reader *reader, uint64_t word,
+		      uint64_t done)
 {
-	if (word == done)
-		return 0;
-	/* In doubt, and the word went on to the next lap: nobody but us could
-	 * have acknowledged it, while we live. */
-	if (claim_behind(reader, position, word) < 0 &&
-	    !reader->fixed.redeliver_ns)
-		return 0;
-	return -ESTALE;
+	return word == done || has_gone_on(reader, done, word) ? 0 : -ESTALE;
 }
 
 int group_done(struct reef_reader *reader, uint64_t position)
@@ -655,7 +697,7 @@ int group_done(struct reef_reader *reader, uint64_t position)
 	if (rc)
 		return rc;
 	reader->mine[slot] = 0;
-	return judge_done(reader, position, now, done);
+	return judge_done(reader, now, done);
 }
 
 /* Change all that is ours to a state. */

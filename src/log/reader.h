@@ -93,6 +93,7 @@ struct reef_reader {
 	bool has_lost;	     /* others were given what we had */
 	uint64_t *seen;	     /* what is watched for redeliver_ns, since */
 	uint64_t *since_ns;  /* then */
+	uint64_t claimed_ns; /* what was claimed last was free until then */
 	bool *is_over;	     /* its session has ended, or its time is over */
 	uint64_t sweep_ns;   /* when sessions are looked at again */
 	uint32_t sweep_slot; /* from here on */
@@ -132,15 +133,20 @@ static inline uint64_t reader_lap(const struct reef_reader *reader,
 	return (position - reader->fixed.start) / reader->fixed.window + 1;
 }
 
-/* How far a word's lap is behind that of a position, below 0: ahead. */
-static inline int64_t claim_behind(const struct reef_reader *reader,
-				   uint64_t position, uint64_t word)
+/* How far a word's lap is behind another, below 0: ahead. */
+static inline int64_t lap_behind(uint64_t lap, uint64_t word)
 {
-	uint64_t behind =
-		(reader_lap(reader, position) - claim_lap(word)) % CLAIM_LAPS;
+	uint64_t behind = (lap - claim_lap(word)) % CLAIM_LAPS;
 
 	return behind < CLAIM_LAPS / 2 ? (int64_t)behind
 				       : (int64_t)behind - (int64_t)CLAIM_LAPS;
+}
+
+/* The same, behind that of a position. */
+static inline int64_t claim_behind(const struct reef_reader *reader,
+				   uint64_t position, uint64_t word)
+{
+	return lap_behind(reader_lap(reader, position), word);
 }
 
 /* True if a position is acknowledged, as that word says. */

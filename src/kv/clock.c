@@ -52,33 +52,43 @@ static int refresh(struct reef_map *map)
 	return clock->at_ns ? 0 : rc;
 }
 
+/* The pool's time in milliseconds, at a moment of the machine's clock. */
+static uint64_t count_on(struct map_clock *clock, uint64_t now_ns)
+{
+	uint64_t now = clock->time_ns + (now_ns - clock->at_ns);
+
+	/* An operator may have set the broker's clock back. */
+	if (now > clock->told_ns)
+		clock->told_ns = now;
+	return clock->told_ns / 1000000;
+}
+
 int map_now(struct reef_map *map, uint64_t *ms)
 {
 	struct map_clock *clock = &map->clock;
+	uint64_t now_ns;
 	int rc = 0;
 
 	while (!clock->at_ns && clock->busy && !rc)
 		rc = reef_sleep(WAIT_NS);
-	if (!rc && !clock->busy && reef_now_ns() >= clock->next_ns)
+	now_ns = reef_now_ns();
+	if (!rc && !clock->busy && now_ns >= clock->next_ns) {
 		rc = refresh(map);
+		now_ns = reef_now_ns();
+	}
 	/* The broker has not answered any question yet. */
 	if (!rc && !clock->at_ns)
 		rc = -REEF_ENOLINK;
-	return rc ? rc : map_time(map, ms);
+	if (!rc)
+		*ms = count_on(clock, now_ns);
+	return rc;
 }
 
 int map_time(struct reef_map *map, uint64_t *ms)
 {
-	struct map_clock *clock = &map->clock;
-	uint64_t now;
-
-	if (!clock->at_ns)
+	if (!map->clock.at_ns)
 		return map_now(map, ms);
-	now = clock->time_ns + (reef_now_ns() - clock->at_ns);
-	/* An operator may have set the broker's clock back. */
-	if (now > clock->told_ns)
-		clock->told_ns = now;
-	*ms = clock->told_ns / 1000000;
+	*ms = count_on(&map->clock, reef_now_ns());
 	return 0;
 }
 

@@ -10,28 +10,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define VERSION_BITS 40	 /* that count */
+#define VERSION_COUNTS ((UINT64_C(1) << 40) - 1) /* bits that count */
 #define PIECE (1u << 20) /* of a large entry that is read */
 #define PIECES 64u
 
 /* A version has 24 bits of the handle and 40 that count: a handle's own are in
  * order. Counts begin anywhere, so that handles whose 24 bits are the same by
  * chance (a few thousand are enough for that) do not count to the same. */
-static uint64_t next_version(struct entry_home *home, uint64_t block)
+static void begin_versions(struct entry_home *home, uint64_t block)
 {
-	const uint64_t counts = (UINT64_C(1) << VERSION_BITS) - 1;
 	const uint64_t unique[3] = {reef_session(home->reef), reef_now_ns(),
 				    block};
 
-	if (!home->versions) {
-		home->versions = reef_hash(unique, sizeof(unique), 0) | 1;
-		home->version_base = home->versions & ~counts;
-	}
+	home->versions = reef_hash(unique, sizeof(unique), 0) | 1;
+	home->version_base = home->versions & ~VERSION_COUNTS;
+}
+
+static uint64_t next_version(struct entry_home *home, uint64_t block)
+{
+	if (!home->versions)
+		begin_versions(home, block);
 	home->versions++;
 	/* 0 is no version. */
-	if (!((home->versions & counts) | home->version_base))
+	if (!((home->versions & VERSION_COUNTS) | home->version_base))
 		home->versions++;
-	return home->version_base | (home->versions & counts);
+	return home->version_base | (home->versions & VERSION_COUNTS);
 }
 
 void *entry_spare_take(struct entry_home *home, size_t size)

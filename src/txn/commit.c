@@ -384,7 +384,7 @@ static int commit_inside(struct commit *commit, uint64_t now_ms)
 /* Take what is to be put without having been read, all at once. */
 static int take_blind(struct reef_txn *txn)
 {
-	struct item **blind;
+	struct item *few[TXN_FEW], **blind;
 	uint32_t count = 0;
 	int rc = 0;
 
@@ -393,7 +393,8 @@ static int take_blind(struct reef_txn *txn)
 	if (count == txn->items_count)
 		return 0;
 	count = 0;
-	blind = malloc((txn->items_count + (size_t)1) * sizeof(struct item *));
+	blind = txn_room(few, sizeof(few),
+			 txn->items_count * sizeof(struct item *));
 	if (!blind)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < txn->items_count; i++)
@@ -403,7 +404,7 @@ static int take_blind(struct reef_txn *txn)
 		}
 	if (count)
 		rc = txn_take(txn, blind, count);
-	free(blind);
+	txn_room_free(blind, few);
 	return rc;
 }
 
@@ -474,8 +475,10 @@ int txn_commit(struct reef_txn *txn)
 		txn->state = TXN_DONE; /* it did nothing */
 		return 0;
 	}
-	commit.accesses = rc ? NULL
-			     : malloc(((size_t)4 * txn->items_count + 1) *
+	commit.accesses =
+		rc ? NULL
+		   : txn_room(txn->few_accesses, sizeof(txn->few_accesses),
+			      ((size_t)4 * txn->items_count + 1) *
 				      sizeof(*commit.accesses));
 	if (!rc && !commit.accesses)
 		rc = -ENOMEM;
@@ -490,7 +493,7 @@ int txn_commit(struct reef_txn *txn)
 	/* What was in doubt is settled, if the status can be read at all. */
 	if ((rc == -REEF_EINDOUBT || rc == -ETIMEDOUT) && txn->is_settled)
 		rc = txn->state == TXN_DONE ? 0 : -ECANCELED;
-	free(commit.accesses);
+	txn_room_free(commit.accesses, txn->few_accesses);
 	if (!rc)
 		note_changes(txn, now_ms);
 	return rc;

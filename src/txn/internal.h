@@ -34,12 +34,14 @@
 
 #include <errno.h>
 #include <reef/txn.h>
+#include <stdlib.h>
 
 #define TXN_KEYS_MAX 65536u
 #define TXN_BYTES_MAX (UINT64_C(256) << 20)
 #define TXN_READ_MAX (UINT64_C(1) << 30)
 #define TXN_BLOCKS 5u
-#define TXN_FEW 8u
+#define TXN_FEW 8u    /* keys that need no memory of their own */
+#define TXN_SHORT 64u /* bytes of a value that needs none */
 
 enum txn_verdict { TXN_LEAVE, TXN_PUT, TXN_DELETE };
 
@@ -64,6 +66,8 @@ struct item {
 	bool is_counted; /* with its map's growth */
 	uint64_t header; /* of the block of what it puts, on its way */
 	bool has_header;
+	/* What follows is not zeroed. */
+	char short_value[TXN_SHORT];
 };
 
 struct txn_block {
@@ -91,8 +95,6 @@ struct reef_txn {
 	uint32_t items_count, items_room;
 	uint32_t *places; /* of items by their keys, + 1 */
 	uint32_t places_mask;
-	/* Most have so few that these do. */
-	struct item *few_items[TXN_FEW];
 	uint32_t few_places[2 * TXN_FEW];
 	uint64_t bytes;	     /* of keys, and of values to put */
 	uint64_t read_bytes; /* of values that were read */
@@ -104,7 +106,30 @@ struct reef_txn {
 	struct tree_moment *moment; /* READ_ONLY: what was scanned */
 	bool has_scanned;
 	bool only_reads; /* asked for as READ_ONLY, though it may hold keys */
+	/* What follows is not zeroed. Most have so few keys that these do: the
+	 * accesses of a call, and the lines or looks that go with them. */
+	struct reef_txn *next; /* of the handle's, that are free */
+	struct item *few_items[TXN_FEW];
+	struct item few[TXN_FEW];
+	struct reef_access few_accesses[(3 + HOLD_AHEAD) * TXN_FEW + 2];
+	union {
+		struct intent_line few_lines[TXN_FEW + 1];
+		struct hold_look few_looks[TXN_FEW];
+	};
 };
+
+/* Room for a call of the transaction: what it has for few, or memory. NULL:
+ * there is none. */
+static inline void *txn_room(void *few, size_t few_size, size_t size)
+{
+	return size <= few_size ? few : malloc(size);
+}
+
+static inline void txn_room_free(void *room, const void *few)
+{
+	if (room != few)
+		free(room);
+}
 
 static inline struct entry_home *txn_home(const struct item *item)
 {

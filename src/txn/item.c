@@ -3,7 +3,6 @@
 #include "base/clock.h"
 #include "base/mutant.h"
 #include "base/quick.h"
-#include "base/zeroed.h"
 #include "index/entry/word.h"
 #include "txn/internal.h"
 
@@ -76,6 +75,18 @@ static int grow(struct reef_txn *txn)
 	return 0;
 }
 
+static void free_value(struct item *item)
+{
+	if (item->value != item->short_value)
+		free(item->value);
+}
+
+static void free_item(const struct reef_txn *txn, struct item *item)
+{
+	if (item < txn->few || item >= txn->few + TXN_FEW)
+		free(item);
+}
+
 static int make_item(struct reef_txn *txn, struct reef_map *map,
 		     const void *key, size_t key_size, struct item **out)
 {
@@ -88,14 +99,16 @@ static int make_item(struct reef_txn *txn, struct reef_map *map,
 	rc = grow(txn);
 	if (rc)
 		return rc;
-	item = reef_zeroed(sizeof(*item));
+	item = txn->items_count < TXN_FEW ? &txn->few[txn->items_count]
+					  : malloc(sizeof(*item));
 	if (!item)
 		return -ENOMEM;
+	memset(item, 0, offsetof(struct item, short_value));
 	item->map = map;
 	item->hold = map_hold_index(map)->make(map_hold_structure(map), key,
 					       (uint32_t)key_size);
 	if (!item->hold) {
-		free(item);
+		free_item(txn, item);
 		return -ENOMEM;
 	}
 	item->wait.word = txn->yielded_to.word;
@@ -169,12 +182,13 @@ int txn_item_put(struct reef_txn *txn, struct item *item, const void *value,
 
 	if (txn->bytes - item->value_size + value_size > TXN_BYTES_MAX)
 		return -E2BIG;
-	copy = malloc(value_size + 1);
+	copy = txn_room(item->short_value, TXN_SHORT, value_size);
 	if (!copy)
 		return -ENOMEM;
 	if (value_size)
 		memcpy(copy, value, value_size);
-	free(item->value);
+	if (copy != item->value)
+		free_value(item);
 	txn->bytes += value_size - item->value_size;
 	item->value = copy;
 	item->value_size = value_size;
@@ -189,8 +203,8 @@ void txn_items_free(struct reef_txn *txn)
 		struct item *item = txn->items[i];
 
 		item->hold->index->free(item->hold);
-		free(item->value);
-		free(item);
+		free_value(item);
+		free_item(txn, item);
 	}
 	free_room(txn);
 	txn->items = NULL;

@@ -184,9 +184,11 @@ int txn_look_again(struct reef_txn *txn)
 
 	if (REEF_MUTATED(TXN_NO_SECOND_READ))
 		return 0;
-	looks = calloc(txn->items_count + 1u, sizeof(*looks));
-	accesses =
-		calloc(txn->items_count + 1u, HOLD_LOOKS * sizeof(*accesses));
+	looks = txn_room(txn->few_looks, sizeof(txn->few_looks),
+			 txn->items_count * sizeof(*looks));
+	accesses = txn_room(txn->few_accesses, sizeof(txn->few_accesses),
+			    (size_t)txn->items_count * HOLD_LOOKS *
+				    sizeof(*accesses));
 	if (looks && accesses) {
 		reef_enter(txn->reef);
 		rc = compare_words(txn, looks, accesses);
@@ -194,7 +196,7 @@ int txn_look_again(struct reef_txn *txn)
 			rc = tree_moment_look(txn->moment);
 		reef_leave(txn->reef);
 	}
-	free(looks);
-	free(accesses);
+	txn_room_free(looks, txn->few_looks);
+	txn_room_free(accesses, txn->few_accesses);
 	return rc;
 }

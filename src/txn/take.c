@@ -731,11 +731,13 @@ int txn_take(struct reef_txn *txn, struct item **items, uint32_t count)
 	for (uint32_t i = 0; i < count; i++)
 		items[i]->wait.looks = looks_done(&taking);
 
-	taking.lines = malloc(((size_t)count + 1) * sizeof(*taking.lines));
-	taking.accesses = malloc(((size_t)(3 + HOLD_AHEAD) * count + 2) *
-				 sizeof(*taking.accesses));
+	taking.lines = txn_room(txn->few_lines, sizeof(txn->few_lines),
+				((size_t)count + 1) * sizeof(*taking.lines));
+	taking.accesses = txn_room(txn->few_accesses, sizeof(txn->few_accesses),
+				   ((size_t)(3 + HOLD_AHEAD) * count + 2) *
+					   sizeof(*taking.accesses));
 	rc = taking.lines && taking.accesses ? take_all(&taking) : -ENOMEM;
-	free(taking.lines);
-	free(taking.accesses);
+	txn_room_free(taking.lines, txn->few_lines);
+	txn_room_free(taking.accesses, txn->few_accesses);
 	return rc;
 }

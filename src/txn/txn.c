@@ -1,7 +1,7 @@
 /* txn.c - the calls of txn.h. */
 #include "base/mutant.h"
-#include "base/zeroed.h"
 #include "index/entry/word.h"
+#include "pool/client/handle/near.h"
 #include "txn/internal.h"
 
 #include <stdlib.h>
@@ -10,8 +10,46 @@
 #define ATTEMPTS 64u
 #define LOSSES_MAX 8u /* of a READ_ONLY one; then it holds its keys */
 #define YIELDS_MAX 100000u
+#define SPARES_MAX 16u
 
 /* --- begin and end --- */
+
+/* A handle keeps some transactions that were closed, for the next ones. */
+static void free_spares(void *spares)
+{
+	struct reef_txn *txn = spares, *next;
+
+	for (; txn; txn = next) {
+		next = txn->next;
+		free(txn);
+	}
+}
+
+static struct reef_txn *take_spare(struct reef *reef)
+{
+	struct client_spares *spares = &reef->txns;
+	struct reef_txn *txn = spares->first;
+
+	if (!txn)
+		return malloc(sizeof(*txn));
+	spares->first = txn->next;
+	spares->count--;
+	return txn;
+}
+
+static void give_spare(struct reef *reef, struct reef_txn *txn)
+{
+	struct client_spares *spares = &reef->txns;
+
+	if (spares->count == SPARES_MAX) {
+		free(txn);
+		return;
+	}
+	txn->next = spares->first;
+	spares->first = txn;
+	spares->count++;
+	spares->free = free_spares;
+}
 
 int reef_txn_begin(struct reef_space *space,
 		   const struct reef_txn_options *options,
@@ -21,9 +59,10 @@ int reef_txn_begin(struct reef_space *space,
 
 	if (options && options->flags & ~REEF_TXN_READ_ONLY)
 		return -EINVAL;
-	txn = reef_zeroed(sizeof(*txn));
+	txn = take_spare(reef_space_handle(space));
 	if (!txn)
 		return -ENOMEM;
+	memset(txn, 0, offsetof(struct reef_txn, next));
 	txn->items = txn->few_items;
 	txn->places = txn->few_places;
 	txn->items_room = TXN_FEW;
@@ -45,7 +84,7 @@ void reef_txn_close(struct reef_txn *txn)
 	txn_give_up(txn);
 	txn_items_free(txn);
 	tree_moment_free(txn->moment);
-	free(txn);
+	give_spare(txn->reef, txn);
 }
 
 /* Begin a call: one fiber at a time. */
@@ -193,14 +232,15 @@ static int take_items(struct reef_txn *txn, struct reef_txn_item *given,
 int reef_txn_take_many(struct reef_txn *txn, struct reef_txn_item *given,
 		       uint32_t count)
 {
-	struct item **items;
+	struct item *few[2 * TXN_FEW], **items;
 	int rc = enter_call(txn);
 
 	if (rc)
 		return rc;
-	items = reef_zeroed(((size_t)2 * count + 1) * sizeof(struct item *));
+	items = txn_room(few, sizeof(few),
+			 (size_t)2 * count * sizeof(struct item *));
 	rc = items ? take_items(txn, given, items, count) : -ENOMEM;
-	free(items);
+	txn_room_free(items, few);
 	return leave_call(txn, rc);
 }
 

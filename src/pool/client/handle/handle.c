@@ -110,6 +110,8 @@ void client_handle_close(struct reef *reef)
 	reef_port_close(reef->port);
 	if (reef->inbox.ops)
 		reef->inbox.ops->free(reef);
+	if (reef->txns.free)
+		reef->txns.free(reef->txns.first);
 	free(reef);
 }
 

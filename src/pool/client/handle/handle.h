@@ -75,6 +75,13 @@ struct client_inbox {
 	uint32_t local_first, local_count;
 };
 
+/* Objects that a service above keeps with a handle for their next use. */
+struct client_spares {
+	void *first;
+	uint32_t count;
+	void (*free)(void *first); /* NULL: there are none */
+};
+
 struct reef {
 	struct reef_client *client;
 	struct open_pool *pool; /* of reef_open; NULL: the client's owner's */
@@ -99,6 +106,7 @@ struct reef {
 	uint32_t young;	 /* the cohort that is joined now */
 	uint32_t entered[CLIENT_COHORTS];
 	struct client_inbox inbox;
+	struct client_spares txns;
 	struct client_entry cache[CLIENT_CACHE];
 	/* Where the twins of entries in the cache are in place; NULL: not. */
 	struct reef_remote *twins[CLIENT_CACHE];

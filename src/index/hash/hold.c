@@ -2,7 +2,6 @@
 #include "index/hash/hold.h"
 
 #include "base/mutant.h"
-#include "base/zeroed.h"
 #include "index/hash/place.h"
 #include "pool/client/handle/near.h"
 
@@ -10,8 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define SPARES_MAX 16u
+#define SPARE_KEY 64u	  /* bytes of a key that a spare one has room for */
+#define SPARE_VALUE 4096u /* the most room for a value that one keeps */
+
 struct hash_hold {
 	struct hold hold;
+	struct hash_hold *next; /* of the table's, that are free */
 	struct hash_reading reading;
 	char key[];
 };
@@ -21,26 +25,67 @@ static struct hash_hold *of(const struct hold *hold)
 	return (struct hash_hold *)(uintptr_t)hold;
 }
 
+/* Take a hold for a key of that size; with the room for values that it had. */
+static struct hash_hold *take_spare(struct hash_table *table, uint32_t key_size)
+{
+	struct hash_hold *hold = table->holds;
+
+	if (key_size <= SPARE_KEY && hold) {
+		table->holds = hold->next;
+		table->holds_count--;
+		return hold;
+	}
+	hold = malloc(sizeof(*hold) +
+		      (key_size < SPARE_KEY ? SPARE_KEY : key_size));
+	if (hold)
+		hold->reading.room = (struct entry_room){0};
+	return hold;
+}
+
 static struct hold *make(void *table, const void *key, uint32_t key_size)
 {
-	struct hash_hold *hold = reef_zeroed(sizeof(*hold) + key_size);
+	struct hash_hold *hold = take_spare(table, key_size);
 
 	if (!hold)
 		return NULL;
 	if (key_size)
 		memcpy(hold->key, key, key_size);
-	hold->hold.index = &hash_holds;
-	hold->hold.structure = table;
-	hold->hold.key = hold->key;
-	hold->hold.key_size = key_size;
-	hash_reading_begin(&hold->reading, hold->key, key_size, NULL, 0);
+	hold->hold = (struct hold){
+		.index = &hash_holds,
+		.structure = table,
+		.key = hold->key,
+		.key_size = key_size,
+	};
+	hash_reading_begin(&hold->reading, hold->key, key_size,
+			   hold->reading.room.bytes, hold->reading.room.size);
 	return &hold->hold;
 }
 
 static void free_hold(struct hold *hold)
 {
-	hash_reading_free(&of(hold)->reading);
-	free(hold);
+	struct hash_table *table = hold->structure;
+	struct hash_hold *own = of(hold);
+
+	if (hold->key_size <= SPARE_KEY && table->holds_count < SPARES_MAX &&
+	    own->reading.room.size <= SPARE_VALUE) {
+		own->next = table->holds;
+		table->holds = own;
+		table->holds_count++;
+		return;
+	}
+	hash_reading_free(&own->reading);
+	free(own);
+}
+
+void hash_holds_free(struct hash_hold *holds)
+{
+	struct hash_hold *next;
+
+	for (; holds; holds = next) {
+		next = holds->next;
+		hash_reading_free(&holds->reading);
+		free(holds);
+	}
 }
 
 static struct entry_home *home_of(void *structure)

@@ -9,4 +9,8 @@
 
 extern const struct hold_index hash_holds;
 
+/* Free those that a table keeps for its next transactions. */
+struct hash_hold;
+void hash_holds_free(struct hash_hold *holds);
+
 #endif

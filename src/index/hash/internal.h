@@ -61,6 +61,8 @@ struct hash_table {
 	uint32_t memos_mask;
 	uint32_t depth;
 	struct many *many; /* for the next call of hash_put_many; or NULL */
+	struct hash_hold *holds; /* for the next transactions (hold.c) */
+	uint32_t holds_count;
 };
 
 /* --- recover.c --- */

@@ -1,6 +1,7 @@
 /* table.c - make a table, open it, close it. */
 #include "base/checksum.h"
 #include "base/random.h"
+#include "index/hash/hold.h"
 #include "index/hash/internal.h"
 
 #include <errno.h>
@@ -193,6 +194,7 @@ void hash_close(struct hash_table *table)
 		return;
 	entry_home_fini(&table->home);
 	hash_many_free(table->many);
+	hash_holds_free(table->holds);
 	free(table->leaves);
 	free(table->memos);
 	free(table);

@@ -101,9 +101,14 @@ int map_hold_make_room(struct reef_map *map, size_t key_size, size_t value_size)
 	return map_make_room(map, map_bytes_of(key_size, value_size));
 }
 
+bool map_hold_is_limited(const struct reef_map *map)
+{
+	return map->size_max && map->eviction == REEF_MAP_KEEP;
+}
+
 int map_hold_fits(const struct reef_map *map, int64_t more)
 {
-	if (!map->size_max || map->eviction != REEF_MAP_KEEP || more <= 0)
+	if (!map_hold_is_limited(map) || more <= 0)
 		return 0;
 	return map_size(map) + (uint64_t)more > map->size_max ? -ENOSPC : 0;
 }

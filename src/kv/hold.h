@@ -49,6 +49,8 @@ int map_hold_ghost(struct reef_map *map, const void *key, size_t key_size,
  * reef_enter. */
 int map_hold_make_room(struct reef_map *map, size_t key_size,
 		       size_t value_size);
+/* True if the map has a size that it may have, and evicts nothing. */
+bool map_hold_is_limited(const struct reef_map *map);
 /* -ENOSPC: the map, which evicts nothing, would be larger than it may be with
  * `more` bytes. */
 int map_hold_fits(const struct reef_map *map, int64_t more);

@@ -422,7 +422,7 @@ static int check_limits(struct reef_txn *txn, uint64_t *now_ms)
 			rc = map_hold_now(txn->items[i]->map, now_ms);
 	for (i = 0; i < txn->items_count && !rc; i++) {
 		map = txn->items[i]->map;
-		if (txn->items[i]->is_counted)
+		if (!map_hold_is_limited(map) || txn->items[i]->is_counted)
 			continue;
 		for (growth = 0, j = i; j < txn->items_count; j++)
 			if (txn->items[j]->map == map) {

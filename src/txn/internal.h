@@ -49,6 +49,7 @@ struct item {
 	struct reef_map *map;
 	struct hold *hold;
 	struct intent_wait wait;
+	uint32_t number; /* of what has the key */
 	uint32_t line;	 /* + 1; 0: none yet */
 	bool is_known;	 /* it was read; held, unless READ_ONLY */
 	bool is_there;	 /* as it was read */
@@ -93,9 +94,8 @@ struct reef_txn {
 	bool is_settled; /* it was given up, and its status is known */
 	struct item **items;
 	uint32_t items_count, items_room;
-	uint32_t *places; /* of items by their keys, + 1 */
+	uint32_t *places; /* of many items by their keys, + 1; NULL: few */
 	uint32_t places_mask;
-	uint32_t few_places[2 * TXN_FEW];
 	uint64_t bytes;	     /* of keys, and of values to put */
 	uint64_t read_bytes; /* of values that were read */
 	struct txn_block blocks[TXN_BLOCKS];

@@ -1,9 +1,8 @@
 /* item.c - the keys of a transaction, and its blocks. */
-#include "base/checksum.h"
-#include "base/clock.h"
 #include "base/mutant.h"
 #include "base/quick.h"
 #include "index/entry/word.h"
+#include "pool/client/handle/handle.h"
 #include "txn/internal.h"
 
 #include <stdlib.h>
@@ -21,8 +20,7 @@ static uint32_t place_of(const struct reef_txn *txn, uint32_t number,
 static bool is_item(const struct item *item, uint32_t number, const void *key,
 		    size_t key_size)
 {
-	return txn_home(item)->number == number &&
-	       item->hold->key_size == key_size &&
+	return item->number == number && item->hold->key_size == key_size &&
 	       !memcmp(item->hold->key, key, key_size);
 }
 
@@ -36,6 +34,30 @@ static uint32_t *find_place(const struct reef_txn *txn, uint32_t number,
 	       !is_item(txn->items[txn->places[at] - 1], number, key, key_size))
 		at = (at + 1) & txn->places_mask;
 	return &txn->places[at];
+}
+
+/* The item of a key; NULL: there is none. A few are compared each. */
+static struct item *find_item(const struct reef_txn *txn, uint32_t number,
+			      const void *key, size_t key_size)
+{
+	uint32_t at;
+
+	if (txn->places) {
+		at = *find_place(txn, number, key, key_size);
+		return at ? txn->items[at - 1] : NULL;
+	}
+	for (at = 0; at < txn->items_count; at++)
+		if (is_item(txn->items[at], number, key, key_size))
+			return txn->items[at];
+	return NULL;
+}
+
+static void note_place(struct reef_txn *txn, uint32_t i)
+{
+	const struct item *item = txn->items[i];
+
+	*find_place(txn, item->number, item->hold->key, item->hold->key_size) =
+		i + 1;
 }
 
 static void free_room(struct reef_txn *txn)
@@ -69,9 +91,7 @@ static int grow(struct reef_txn *txn)
 	txn->places_mask = 2 * room - 1;
 	txn->items_room = room;
 	for (i = 0; i < txn->items_count; i++)
-		*find_place(txn, txn_home(items[i])->number,
-			    items[i]->hold->key, items[i]->hold->key_size) =
-			i + 1;
+		note_place(txn, i);
 	return 0;
 }
 
@@ -115,10 +135,11 @@ static int make_item(struct reef_txn *txn, struct reef_map *map,
 	item->wait.since_ns = txn->yielded_to.since_ns;
 	item->wait.priority = txn->priority;
 	item->wait.patience_ns = txn->patience_ns;
+	item->number = txn_home(item)->number;
 	txn->bytes += key_size;
-	*find_place(txn, txn_home(item)->number, key, key_size) =
-		txn->items_count + 1;
 	txn->items[txn->items_count++] = item;
+	if (txn->places)
+		note_place(txn, txn->items_count - 1);
 	*out = item;
 	return 0;
 }
@@ -129,14 +150,15 @@ static void set_priority(struct reef_txn *txn, struct reef_map *map)
 {
 	uint64_t unique[2], ms = 0;
 
-	if (txn->priority)
+	/* One that holds nothing needs none, until it has lost. */
+	if (txn->priority || (txn_is_read_only(txn) && !txn->attempts))
 		return;
 	unique[0] = reef_session(txn->reef);
-	unique[1] = reef_now_ns();
+	unique[1] = ++txn->reef->txns.used;
 	if (map_hold_now(map, &ms))
 		ms = UINT64_MAX >> 24;
-	txn->priority =
-		ms << 24 | (reef_hash(unique, sizeof(unique), 0) & 0xffffff);
+	txn->priority = ms << 24 |
+			(reef_hash_quick(unique, sizeof(unique), 0) & 0xffffff);
 	txn->priority |= !txn->priority;
 }
 
@@ -144,6 +166,8 @@ int txn_check_space(const struct reef_txn *txn, const struct reef_map *map)
 {
 	struct reef_space *space = map_hold_space(map);
 
+	if (space == txn->space)
+		return 0;
 	return reef_space_handle(space) != txn->reef ||
 			       reef_space_id(space) != reef_space_id(txn->space)
 		       ? -EXDEV
@@ -153,7 +177,7 @@ int txn_check_space(const struct reef_txn *txn, const struct reef_map *map)
 int txn_item(struct reef_txn *txn, struct reef_map *map, const void *key,
 	     size_t key_size, struct item **out)
 {
-	uint32_t *place;
+	struct item *item = NULL;
 	int rc = txn_check_space(txn, map);
 
 	if (!rc)
@@ -161,18 +185,16 @@ int txn_item(struct reef_txn *txn, struct reef_map *map, const void *key,
 	if (rc)
 		return rc;
 	set_priority(txn, map);
-	if (txn->items_count) {
-		place = find_place(txn,
-				   map_hold_index(map)
-					   ->home(map_hold_structure(map))
-					   ->number,
-				   key, key_size);
-		if (*place) {
-			*out = txn->items[*place - 1];
-			return 0;
-		}
-	}
-	return make_item(txn, map, key, key_size, out);
+	if (txn->items_count)
+		item = find_item(txn,
+				 map_hold_index(map)
+					 ->home(map_hold_structure(map))
+					 ->number,
+				 key, key_size);
+	if (!item)
+		return make_item(txn, map, key, key_size, out);
+	*out = item;
+	return 0;
 }
 
 int txn_item_put(struct reef_txn *txn, struct item *item, const void *value,

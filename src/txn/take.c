@@ -40,6 +40,7 @@ struct taking {
 	bool must_wait;	   /* for another transaction, outside */
 	bool has_split;	   /* which may have cost our own status */
 	bool has_passed;   /* another's key is free now */
+	bool has_absent;   /* a key has no slot, and gets a ghost */
 	uint32_t waits;	   /* so often */
 	/* Of a round: lines as they are written, and all accesses. */
 	struct intent_line *lines;
@@ -108,6 +109,7 @@ static int judge_found(struct taking *taking, struct item *item)
 	struct reef_txn *txn = taking->txn;
 	int rc = hold->status;
 
+	taking->has_absent |= rc == -ENOENT;
 	if (rc == -ENOENT || rc == -EAGAIN)
 		return 0; /* a ghost comes first, or another */
 	item->wait.main = txn_status_at(txn);
@@ -167,6 +169,7 @@ static int find_all(struct taking *taking)
 	int rc = 0;
 
 	taking->must_wait = taking->has_split = taking->has_passed = false;
+	taking->has_absent = false;
 	for (i = 0; i < taking->count; i++) {
 		struct item *item = taking->items[i];
 
@@ -655,7 +658,7 @@ static int take_round(struct taking *taking)
 	if (!rc && (taking->holds_others || !is_any_blocked(taking)))
 		rc = take_ready(taking);
 	reef_leave(reef);
-	if (!rc)
+	if (!rc && taking->has_absent)
 		rc = put_ghosts(taking);
 	/* Whoever has lost need not go on. */
 	if (!rc && taking->must_wait)

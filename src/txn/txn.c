@@ -64,9 +64,7 @@ int reef_txn_begin(struct reef_space *space,
 		return -ENOMEM;
 	memset(txn, 0, offsetof(struct reef_txn, next));
 	txn->items = txn->few_items;
-	txn->places = txn->few_places;
 	txn->items_room = TXN_FEW;
-	txn->places_mask = 2 * TXN_FEW - 1;
 	txn->space = space;
 	txn->reef = reef_space_handle(space);
 	if (options) {

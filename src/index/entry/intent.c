@@ -1,9 +1,9 @@
 /* intent.c - intents: lines, statuses, and what a dead coordinator left. */
 #include "index/entry/intent.h"
 
-#include "base/checksum.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/quick.h"
 #include "index/entry/word.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@ static intent_resolve *resolvers[INTENT_INDEXES];
 
 static uint32_t line_crc(const struct intent_line *line)
 {
-	return reef_crc32c(0, line, offsetof(struct intent_line, crc));
+	return reef_crc32c_quick(0, line, offsetof(struct intent_line, crc));
 }
 
 void intent_line_seal(struct intent_line *line)

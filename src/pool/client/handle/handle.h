@@ -79,6 +79,7 @@ struct client_inbox {
 struct client_spares {
 	void *first;
 	uint32_t count;
+	uint64_t used;		   /* the service's: counts them */
 	void (*free)(void *first); /* NULL: there are none */
 };
 

@@ -11,6 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Zero some hundred bytes. Of a memset whose size it knows the compiler makes a
+ * `rep stos`, which takes some 30 cycles to begin; the library's does not. */
+static inline void reef_zero(void *object, size_t size)
+{
+	__asm__("" : "+r"(size));
+	memset(object, 0, size);
+}
+
 /* For free(); NULL: there is no memory. */
 static inline void *reef_zeroed(size_t size)
 {

@@ -1,6 +1,7 @@
 /* item.c - the keys of a transaction, and its blocks. */
 #include "base/mutant.h"
 #include "base/quick.h"
+#include "base/zeroed.h"
 #include "index/entry/word.h"
 #include "pool/client/handle/handle.h"
 #include "txn/internal.h"
@@ -123,7 +124,7 @@ static int make_item(struct reef_txn *txn, struct reef_map *map,
 					  : malloc(sizeof(*item));
 	if (!item)
 		return -ENOMEM;
-	memset(item, 0, offsetof(struct item, short_value));
+	reef_zero(item, offsetof(struct item, short_value));
 	item->map = map;
 	item->hold = map_hold_index(map)->make(map_hold_structure(map), key,
 					       (uint32_t)key_size);

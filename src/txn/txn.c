@@ -1,5 +1,6 @@
 /* txn.c - the calls of txn.h. */
 #include "base/mutant.h"
+#include "base/zeroed.h"
 #include "index/entry/word.h"
 #include "pool/client/handle/near.h"
 #include "txn/internal.h"
@@ -62,7 +63,7 @@ int reef_txn_begin(struct reef_space *space,
 	txn = take_spare(reef_space_handle(space));
 	if (!txn)
 		return -ENOMEM;
-	memset(txn, 0, offsetof(struct reef_txn, next));
+	reef_zero(txn, offsetof(struct reef_txn, next));
 	txn->items = txn->few_items;
 	txn->items_room = TXN_FEW;
 	txn->space = space;
@@ -123,18 +124,19 @@ static int learn(struct reef_txn *txn, struct item **items, uint32_t count)
 /* Tell what an item is, for the transaction itself. */
 static int tell_item(struct item *item, struct reef_map_value *out)
 {
-	struct entry put = {
-		.value = item->value,
-		.value_size = (uint32_t)item->value_size,
-		.stamp = item->expires_ms,
-	};
+	struct entry put;
 
 	if (item->verdict == TXN_DELETE ||
 	    (item->verdict == TXN_LEAVE && !item->is_there))
 		return -ENOENT;
-	if (item->verdict == TXN_PUT)
-		return map_hold_tell(item->map, &put, out);
-	return map_hold_tell(item->map, &item->hold->entry, out);
+	if (item->verdict == TXN_LEAVE)
+		return map_hold_tell(item->map, &item->hold->entry, out);
+	put = (struct entry){
+		.value = item->value,
+		.value_size = (uint32_t)item->value_size,
+		.stamp = item->expires_ms,
+	};
+	return map_hold_tell(item->map, &put, out);
 }
 
 /* A key whose value is known, or put, needs no operation. */

@@ -2,6 +2,7 @@
 #include "index/hash/hold.h"
 
 #include "base/mutant.h"
+#include "base/zeroed.h"
 #include "index/hash/place.h"
 #include "pool/client/handle/near.h"
 
@@ -50,12 +51,11 @@ static struct hold *make(void *table, const void *key, uint32_t key_size)
 		return NULL;
 	if (key_size)
 		memcpy(hold->key, key, key_size);
-	hold->hold = (struct hold){
-		.index = &hash_holds,
-		.structure = table,
-		.key = hold->key,
-		.key_size = key_size,
-	};
+	reef_zero(&hold->hold, sizeof(hold->hold));
+	hold->hold.index = &hash_holds;
+	hold->hold.structure = table;
+	hold->hold.key = hold->key;
+	hold->hold.key_size = key_size;
 	hash_reading_begin(&hold->reading, hold->key, key_size,
 			   hold->reading.room.bytes, hold->reading.room.size);
 	return &hold->hold;
@@ -237,13 +237,14 @@ static int find(void *structure, struct hold **holds, uint32_t count,
 		bool to_hold)
 {
 	struct hash_table *table = structure;
+	const uint64_t epoch = reef_epoch(table->reef);
 	bool is_near = client_is_near(table->reef);
 	uint32_t some, i, done = 0;
 	int rc = 0;
 
 	(void)to_hold;
 	for (i = 0; i < count; i++)
-		holds[i]->epoch = reef_epoch(table->reef);
+		holds[i]->epoch = epoch;
 	/* In place there are no round trips that could be shared. */
 	for (; (count == 1 || is_near) && done < count && !rc; done++) {
 		begin_reading(holds[done]);

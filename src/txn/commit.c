@@ -7,6 +7,7 @@
  * the status. Where all of it is in one extent that is one batch (F3a). */
 #include "base/mutant.h"
 #include "index/entry/word.h"
+#include "pool/client/handle/near.h"
 #include "txn/internal.h"
 
 #include <stdlib.h>
@@ -42,27 +43,40 @@ static bool resolve_slowly(struct reef_txn *txn, uint64_t status,
 	return all;
 }
 
-/* After the commit: all slots in one batch. */
+/* Do the CAS of a slot in place, or leave it to the batch. */
+static bool release_near(struct reef *reef, struct reef_access *cas)
+{
+	if (!client_near_cas(reef, cas->address, cas->compare, cas->operand,
+			     &cas->result))
+		return false;
+	cas->status = 0;
+	return true;
+}
+
+/* After the commit: all slots, in place or in one batch. */
 static bool release_all(struct commit *commit)
 {
 	struct reef_txn *txn = commit->txn;
-	uint32_t count = 0, i;
+	uint32_t count = 0, done = 0, i;
 	bool all = true;
 
 	for (i = 0; i < txn->items_count; i++) {
 		struct item *item = txn->items[i];
 
 		item->cas = NULL;
-		if (!is_held(item))
+		if (!is_held(item) ||
+		    !item->hold->index->release(item->hold,
+						&commit->accesses[count]))
 			continue;
-		if (item->hold->index->release(item->hold,
-					       &commit->accesses[count]))
-			item->cas = &commit->accesses[count++];
-		if (item->cas)
-			item->cas->status = -REEF_ENOTDONE;
+		item->cas = &commit->accesses[count];
+		item->cas->status = -REEF_ENOTDONE;
+		/* After one that was not, none is done in place. */
+		if (done == count)
+			done += release_near(txn->reef, item->cas);
+		count++;
 	}
-	if (count)
-		reef_execute(txn->reef, commit->accesses, count);
+	if (done < count)
+		reef_execute(txn->reef, commit->accesses + done, count - done);
 	for (i = 0; i < txn->items_count; i++) {
 		struct item *item = txn->items[i];
 		const struct hold_index *index = item->hold->index;
@@ -305,11 +319,12 @@ static int decide(struct commit *commit, uint64_t *status)
  */
 static int check_epoch(struct reef_txn *txn)
 {
+	const uint64_t epoch = reef_epoch(txn->reef);
 	bool is_other = false;
 
 	for (uint32_t i = 0; i < txn->items_count; i++)
 		is_other |= is_held(txn->items[i]) &&
-			    txn->items[i]->hold->epoch != reef_epoch(txn->reef);
+			    txn->items[i]->hold->epoch != epoch;
 	if (!is_other || REEF_MUTATED(TXN_LATE_LIVE))
 		return 0;
 	return txn_check_status(txn);

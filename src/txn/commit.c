@@ -198,16 +198,21 @@ static int prepare_item(struct item *item, uint64_t now_ms)
 	return item->hold->index->put(item->hold, &put);
 }
 
-static void add_write(struct commit *commit, uint64_t at, const void *from,
-		      uint32_t length)
+static void add_access(struct commit *commit, struct reef_access access)
 {
-	commit->accesses[commit->count++] = (struct reef_access){
-		.kind = REEF_WRITE,
-		.address = at,
-		.local = (void *)(uintptr_t)from,
-		.length = length,
-	};
-	commit->apart |= at >> 32 != txn_status_at(commit->txn) >> 32;
+	commit->accesses[commit->count++] = access;
+	commit->apart |=
+		access.address >> 32 != txn_status_at(commit->txn) >> 32;
+}
+
+static void add_word(struct commit *commit, uint64_t at, const uint64_t *word)
+{
+	add_access(commit, (struct reef_access){
+				   .kind = REEF_WRITE,
+				   .address = at,
+				   .local = (void *)(uintptr_t)word,
+				   .length = 8,
+			   });
 }
 
 static int add_item(struct commit *commit, struct item *item)
@@ -222,19 +227,14 @@ static int add_item(struct commit *commit, struct item *item)
 			rc = entry_fresh_write(txn_home(item), fresh);
 		while (rc == -EAGAIN && attempt++ < ATTEMPTS);
 	} else if (fresh->at) {
-		item->has_header = reef_header_take(txn_home(item)->space,
-						    fresh->at, &item->header);
-		if (item->has_header)
-			add_write(commit, fresh->at - 8, &item->header, 8);
-		add_write(commit, fresh->at, fresh->bytes,
-			  (uint32_t)fresh->size);
+		add_access(commit, entry_fresh_begin(txn_home(item), fresh));
 	}
-	add_write(commit,
-		  txn_line_at(commit->txn, item) +
-			  offsetof(struct intent_line, next),
-		  &item->hold->next, 8);
+	add_word(commit,
+		 txn_line_at(commit->txn, item) +
+			 offsetof(struct intent_line, next),
+		 &item->hold->next);
 	if (dies && !REEF_MUTATED(TXN_NO_LIVE))
-		add_write(commit, dies, &zero, 8);
+		add_word(commit, dies, &zero);
 	return rc;
 }
 
@@ -283,11 +283,11 @@ static void give_headers(struct reef_txn *txn, int rc)
 {
 	for (uint32_t i = 0; i < txn->items_count; i++) {
 		struct item *item = txn->items[i];
+		struct entry_fresh *fresh = &item->hold->fresh;
 
-		if (rc && item->has_header && !txn->in_doubt)
-			reef_header_give(txn_home(item)->space,
-					 item->hold->fresh.at);
-		item->has_header = false;
+		if (rc && fresh->has_header && !txn->in_doubt)
+			reef_header_give(txn_home(item)->space, fresh->at);
+		fresh->has_header = false;
 	}
 }
 

@@ -65,8 +65,6 @@ struct item {
 	size_t value_size;
 	uint64_t expires_ms;
 	bool is_counted; /* with its map's growth */
-	uint64_t header; /* of the block of what it puts, on its way */
-	bool has_header;
 	/* What follows is not zeroed. */
 	char short_value[TXN_SHORT];
 };

@@ -518,20 +518,19 @@ static int run_round(struct hash_table *table, struct hash_reading *readings,
 	return 0;
 }
 
+static inline void begin_reading(struct hash_reading *reading)
+{
+	reading->is_held = false;
+	reading->status =
+		reading->key_size > ENTRY_KEY_MAX ? -EINVAL : -EINPROGRESS;
+}
+
 static void begin_readings(struct hash_table *table,
 			   struct hash_reading *readings, uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i++) {
-		struct hash_reading *reading = &readings[i];
-
-		reading->hash =
-			hash_of_key(table, reading->key, reading->key_size);
-		reading->print =
-			hash_places(table, reading->hash, reading->place);
-		reading->is_held = false;
-		reading->status = reading->key_size > ENTRY_KEY_MAX
-					  ? -EINVAL
-					  : -EINPROGRESS;
+		hash_place(table, &readings[i]);
+		begin_reading(&readings[i]);
 	}
 }
 
@@ -609,6 +608,14 @@ int hash_find(struct hash_table *table, struct hash_reading *readings,
 			rc = find_together(table, readings, some, NULL);
 	}
 	return rc;
+}
+
+int hash_find_placed(struct hash_table *table, struct hash_reading *reading)
+{
+	begin_reading(reading);
+	if (!hash_find_near(table, reading, 1))
+		return 0;
+	return find_rest(table, reading, 1, NULL);
 }
 
 int hash_find_along(struct hash_table *table, struct hash_reading *readings,

@@ -3,8 +3,7 @@
 
 #include "base/mutant.h"
 #include "base/zeroed.h"
-#include "index/hash/place.h"
-#include "pool/client/handle/near.h"
+#include "index/hash/near.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -45,6 +44,7 @@ static struct hash_hold *take_spare(struct hash_table *table, uint32_t key_size)
 
 static struct hold *make(void *table, const void *key, uint32_t key_size)
 {
+	const struct hash_table *own = table;
 	struct hash_hold *hold = take_spare(table, key_size);
 
 	if (!hold)
@@ -58,6 +58,10 @@ static struct hold *make(void *table, const void *key, uint32_t key_size)
 	hold->hold.key_size = key_size;
 	hash_reading_begin(&hold->reading, hold->key, key_size,
 			   hold->reading.room.bytes, hold->reading.room.size);
+	hash_place(table, &hold->reading);
+	/* They come into the cache while others of its keys are made ready. */
+	if (client_is_near(own->reef))
+		hash_near_prefetch_places(own, &hold->reading);
 	return &hold->hold;
 }
 
@@ -138,8 +142,6 @@ static int recall(struct hold *hold, uint64_t word)
 
 	if (word)
 		return recall_word(hold, word);
-	reading->hash = hash_of_key(table, reading->key, reading->key_size);
-	reading->print = hash_places(table, reading->hash, reading->place);
 	memo = hash_memo_of(table, reading->hash);
 	hold->is_recalled =
 		memo->version && memo->hash == reading->hash &&
@@ -248,7 +250,7 @@ static int find(void *structure, struct hold **holds, uint32_t count,
 	/* In place there are no round trips that could be shared. */
 	for (; (count == 1 || is_near) && done < count && !rc; done++) {
 		begin_reading(holds[done]);
-		rc = hash_find(table, &of(holds[done])->reading, 1);
+		rc = hash_find_placed(table, &of(holds[done])->reading);
 	}
 	for (; done < count && !rc; done += some) {
 		some = count - done < HASH_TOGETHER ? count - done

@@ -155,6 +155,8 @@ static inline uint64_t hash_slot_address(const struct hash_reading *reading,
  * are left in the readings, for changes. */
 int hash_find(struct hash_table *table, struct hash_reading *readings,
 	      uint32_t count);
+/* The same of one key whose places are set (hash_place). */
+int hash_find_placed(struct hash_table *table, struct hash_reading *reading);
 /* Look up at most HASH_TOGETHER keys, with an entry each (at 0: none) that is
  * written in the first batch, if it was not and is not too long. */
 int hash_find_along(struct hash_table *table, struct hash_reading *readings,

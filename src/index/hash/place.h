@@ -49,4 +49,12 @@ static inline uint32_t hash_places(const struct hash_table *table,
 	return (uint32_t)second & ((1u << HASH_PRINT_BITS) - 1);
 }
 
+/* Set the hash, fingerprint and places of a reading's key. */
+static inline void hash_place(const struct hash_table *table,
+			      struct hash_reading *reading)
+{
+	reading->hash = hash_of_key(table, reading->key, reading->key_size);
+	reading->print = hash_places(table, reading->hash, reading->place);
+}
+
 #endif

@@ -776,6 +776,62 @@ static void txn_odd_mutants_are_found(void **state)
 }
 #endif
 
+/* --- room that is used again --- */
+
+#define VALUES 20 /* more than a transaction has room for in itself */
+
+/* Put values that fit into the transaction, and that do not, in turn. */
+static int put_in_turn(struct reef_txn *txn, struct reef_map *map, char letter)
+{
+	char value[TXN_SHORT + 2];
+
+	memset(value, letter, sizeof(value));
+	for (char key = 0; key < VALUES; key++)
+		for (size_t turn = 0; turn < 4; turn++)
+			TRY(reef_txn_put(txn, map, &key, 1, value,
+					 turn % 2 ? TXN_SHORT + 1
+						  : TXN_SHORT - (size_t)key,
+					 0));
+	/* The last one is short again for every other key. */
+	for (char key = 0; key < VALUES; key += 2)
+		TRY(reef_txn_put(txn, map, &key, 1, value, TXN_SHORT, 0));
+	return 0;
+}
+
+static int values_script(struct member *member)
+{
+	struct reef_map_value found = {0};
+	struct scene scene;
+	struct reef_txn *txn;
+
+	TRY(open_scene(member, &scene));
+	/* The second one has what the first one left. */
+	for (char letter = 'a'; letter <= 'b'; letter++) {
+		TRY(reef_txn_begin(scene.space, NULL, &txn));
+		TRY(put_in_turn(txn, scene.map, letter));
+		TRY(reef_txn_commit(txn));
+		reef_txn_close(txn);
+		for (char key = 0; key < VALUES; key++) {
+			const char *bytes;
+			size_t size = key % 2 ? TXN_SHORT + 1 : TXN_SHORT;
+
+			TRY(reef_map_get(scene.map, &key, 1, &found));
+			bytes = found.bytes;
+			WANT(found.size == size && bytes[0] == letter &&
+			     bytes[size - 1] == letter);
+		}
+	}
+	reef_map_value_free(&found);
+	close_scene(&scene);
+	return 0;
+}
+
+static void txn_values_short_and_long_are_put_in_turn(void **state)
+{
+	(void)state;
+	assert_int_equal(run(5, values_script), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -793,6 +849,7 @@ int main(void)
 		cmocka_unit_test(txn_of_much_patience_waits),
 		cmocka_unit_test(txn_word_of_a_tree_does_not_return),
 		cmocka_unit_test(txn_keys_of_one_print_are_told_apart),
+		cmocka_unit_test(txn_values_short_and_long_are_put_in_turn),
 #if !SANITIZED
 		cmocka_unit_test(txn_odd_mutants_are_found),
 #endif

@@ -39,7 +39,7 @@
 #define TXN_KEYS_MAX 65536u
 #define TXN_BYTES_MAX (UINT64_C(256) << 20)
 #define TXN_READ_MAX (UINT64_C(1) << 30)
-#define TXN_BLOCKS 5u
+#define TXN_BLOCKS 6u
 #define TXN_FEW 8u    /* keys that need no memory of their own */
 #define TXN_SHORT 64u /* bytes of a value that needs none */
 

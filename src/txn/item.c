@@ -237,7 +237,7 @@ void txn_items_free(struct reef_txn *txn)
 
 /* --- blocks --- */
 
-static const uint32_t block_lines[TXN_BLOCKS] = {
+static const uint32_t block_lines[] = {
 	INTENT_FIRST_LINES, 64, 512, 4096, TXN_KEYS_MAX,
 };
 #define NEAR_LINES 3u
@@ -249,10 +249,14 @@ static const uint32_t block_lines[TXN_BLOCKS] = {
  * the throughput). */
 static uint32_t next_lines(const struct reef_txn *txn, uint32_t count)
 {
+	uint32_t i, larger = 0;
+
 	if (!txn->blocks_count && count <= NEAR_LINES &&
 	    client_is_near(txn->reef))
 		return NEAR_LINES;
-	return block_lines[txn->blocks_count];
+	for (i = 0; i < txn->blocks_count; i++)
+		larger += txn->blocks[i].lines != NEAR_LINES;
+	return block_lines[larger];
 }
 
 struct intent_head txn_head(const struct reef_txn *txn)
@@ -302,34 +306,51 @@ static int announce_block(struct reef_txn *txn, const struct txn_block *block)
 	return rc;
 }
 
-/* Where there is no room for the first block, or the second if that one was
- * small, one of the maps has a spare one. */
-static bool take_spare(struct reef_txn *txn, struct txn_block *block)
+static int allocate_block(struct reef_txn *txn, struct txn_block *block)
 {
-	block->at = 0;
-	for (uint32_t i = 0; i < txn->items_count && !block->at; i++)
+	return reef_alloc_kind(txn->space, REEF_BLOCK_TXN,
+			       INTENT_LINE * (1 + (uint64_t)block->lines),
+			       &block->at);
+}
+
+/* Take a block. Where there is no room for it, one of the maps has a spare one;
+ * or there is room for a few lines: who deletes some keys is not to need more
+ * than that. */
+static int take_block(struct reef_txn *txn, struct txn_block *block)
+{
+	int rc = allocate_block(txn, block);
+
+	if (rc != -ENOSPC && rc != -EDQUOT)
+		return rc;
+	for (uint32_t i = 0; i < txn->items_count; i++) {
 		block->at = map_hold_take_spare(txn->items[i]->map);
-	block->lines = INTENT_FIRST_LINES;
-	return block->at;
+		if (block->at) {
+			block->lines = INTENT_FIRST_LINES;
+			return 0;
+		}
+	}
+	if (block->lines == NEAR_LINES)
+		return rc;
+	block->lines = NEAR_LINES;
+	return allocate_block(txn, block);
 }
 
 static int add_block(struct reef_txn *txn, uint32_t count)
 {
 	uint32_t i = txn->blocks_count;
-	struct txn_block *block = &txn->blocks[i];
+	struct txn_block *block;
 	int rc;
 
-	reef_assert(i < TXN_BLOCKS);
+	/* So many are enough for all keys, if none is small for want of room.
+	 */
+	if (i == TXN_BLOCKS)
+		return -ENOSPC;
+	block = &txn->blocks[i];
 	*block = (struct txn_block){
 		.first = txn->lines_used,
 		.lines = next_lines(txn, count),
 	};
-	rc = reef_alloc_kind(txn->space, REEF_BLOCK_TXN,
-			     INTENT_LINE * (1 + (uint64_t)block->lines),
-			     &block->at);
-	if (i <= 1 && (rc == -ENOSPC || rc == -EDQUOT) &&
-	    take_spare(txn, block))
-		rc = 0;
+	rc = take_block(txn, block);
 	if (rc)
 		return rc;
 	txn->blocks_count++;

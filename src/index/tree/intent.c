@@ -13,6 +13,8 @@
 
 #include <string.h>
 
+#define LATE_NS 50000u /* of a mutant */
+
 #define TAG_LAST (UINT64_MAX - TREE_TAG_ONE + 1)
 
 /* --- reading --- */
@@ -206,6 +208,7 @@ static int look_held(struct tree *tree, struct tree_spot *spot, uint64_t slot,
 	if (!rc && count && REEF_MUTATED(TXN_ENTRY_EARLY)) {
 		rc = reef_execute(tree->reef, extra, count);
 		count = 0;
+		(void)reef_sleep(LATE_NS);
 	}
 	if (!rc)
 		rc = intent_read_statuses(tree->reef, intent, 1, extra, count);

@@ -285,15 +285,7 @@ static void file_truncate_of_a_new_session_cuts(void **state)
 #if !SANITIZED
 static void file_thaw_early_is_found_by_fibers(void **state)
 {
-	bool found = false;
-
-	try_quiet = true;
-	reef_mutate(REEF_MUTANT_FILE_THAW_EARLY);
-	for (uint64_t seed = 1; seed <= 20 && !found; seed++)
-		found = run(seed) != 0;
-	reef_mutate(REEF_MUTANT_NONE);
-	try_quiet = false;
-	assert_true(found);
+	assert_true(try_finds(REEF_MUTANT_FILE_THAW_EARLY, run, 20));
 }
 #endif
 

@@ -229,15 +229,7 @@ static void file_names_are_one_files_each(void **state)
 #if !SANITIZED
 static void file_rename_twice_is_found_by_names(void **state)
 {
-	bool found = false;
-
-	try_quiet = true;
-	reef_mutate(REEF_MUTANT_FILE_RENAME_TWICE);
-	for (uint64_t seed = 1; seed <= 40 && !found; seed++)
-		found = run(seed) != 0;
-	reef_mutate(REEF_MUTANT_NONE);
-	try_quiet = false;
-	assert_true(found);
+	assert_true(try_finds(REEF_MUTANT_FILE_RENAME_TWICE, run, 40));
 }
 #endif
 

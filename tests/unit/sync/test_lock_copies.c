@@ -232,16 +232,8 @@ static void node_that_is_slow_is_not_given_up_for_one_that_died(void **state)
 #if !SANITIZED
 static void node_mutant_that_is_missed_in_haste_is_found(void **state)
 {
-	bool found = false;
-
 	(void)state;
-	try_quiet = true;
-	reef_mutate(REEF_MUTANT_BROKER_HASTY_MISS);
-	for (uint64_t seed = 1; seed <= 6 && !found; seed++)
-		found = run_slow(seed) != 0;
-	reef_mutate(REEF_MUTANT_NONE);
-	try_quiet = false;
-	assert_true(found);
+	assert_true(try_finds(REEF_MUTANT_BROKER_HASTY_MISS, run_slow, 6));
 }
 #endif
 

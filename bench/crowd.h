@@ -75,7 +75,8 @@ struct crowd_result {
 	uint64_t finished;
 };
 
-/* One round of the first `count` members.  What a member returned;
+/* One round of the first `count` members; once more, and longer, if none of
+ * them came to count, as on a busy machine.  What a member returned;
  * pair->error says more.  -EPIPE: one is gone. */
 int crowd_run(struct crowd *crowd, const char *name, uint32_t count,
 	      double seconds, struct crowd_result *out);

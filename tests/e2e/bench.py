@@ -106,8 +106,7 @@ def bench_redis_runs_every_case():
         assert os.environ.get("CI") != "true", "no redis-benchmark"
         return
     with tempfile.TemporaryDirectory() as directory:
-        run = reef("redis", "--quick", "--rounds", "1", "--json", "-",
-                   TMPDIR=directory)
+        run = reef("redis", "--quick", "--json", "-", TMPDIR=directory)
         assert run.returncode == 0, run.stderr
         assert os.listdir(directory) == [], os.listdir(directory)
     cases = {one["case"]: one
@@ -121,8 +120,7 @@ def bench_redis_runs_every_case():
 
 def bench_tree_runs_every_case():
     with tempfile.TemporaryDirectory() as directory:
-        run = reef("tree", "--quick", "--rounds", "1", "--json", "-",
-                   TMPDIR=directory)
+        run = reef("tree", "--quick", "--json", "-", TMPDIR=directory)
         assert run.returncode == 0, run.stderr
         assert os.listdir(directory) == [], os.listdir(directory)
     cases = {one["case"]: one
@@ -140,8 +138,7 @@ def bench_tree_runs_every_case():
 
 def bench_log_runs_every_case():
     with tempfile.TemporaryDirectory() as directory:
-        run = reef("log", "--quick", "--rounds", "1", "--json", "-",
-                   TMPDIR=directory)
+        run = reef("log", "--quick", "--json", "-", TMPDIR=directory)
         assert run.returncode == 0, run.stderr
         assert os.listdir(directory) == [], os.listdir(directory)
     cases = {one["case"]: one

@@ -10,6 +10,7 @@
 #include <fnmatch.h>
 #include <langinfo.h>
 #include <math.h>
+#include <reef/error.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +33,7 @@ struct run {
 	FILE *out;     /* for people */
 	bool progress; /* stderr is a terminal */
 	uint32_t short_count, failed_count;
-	int chart_rc; /* of the chart that was written last */
+	bool lacks_charts; /* one could not be written */
 };
 
 /* --- what is asked for --- */
@@ -416,10 +417,13 @@ static int write_chart(struct run *run, struct contestant *const *in,
 	snprintf(path, sizeof(path), "%s/%s-%s.svg", run->options->charts,
 		 run->bench->name, run->one->name);
 	file = fopen(path, "we");
-	if (!file)
-		return -errno;
-	rc = reef_chart_write(&chart, file);
-	return fclose(file) && !rc ? -errno : rc;
+	rc = file ? reef_chart_write(&chart, file) : -errno;
+	if (file && fclose(file) && !rc)
+		rc = -errno;
+	if (rc)
+		fprintf(stderr, "reef bench: %s: %s\n", path,
+			reef_error_text(rc));
+	return rc;
 }
 
 static uint32_t rounds_of(const struct run *run)
@@ -465,8 +469,9 @@ static void run_case(struct run *run, struct contest *contest,
 	 * and the exit status tell. */
 	if (!in[0]->error[0])
 		write_json(run, contest, one);
-	if (!in[0]->error[0] && run->options->charts)
-		run->chart_rc = write_chart(run, in, count);
+	if (!in[0]->error[0] && run->options->charts &&
+	    write_chart(run, in, count))
+		run->lacks_charts = true;
 	add_rows(run, contest, one);
 }
 
@@ -482,8 +487,7 @@ static int run_group(struct run *run, const struct bench_group *group)
 	if (rc)
 		return rc;
 	for (uint32_t i = 0; group->cases[i].name; i++)
-		if (!run->chart_rc &&
-		    is_wanted(run->options, group->cases[i].name))
+		if (is_wanted(run->options, group->cases[i].name))
 			run_case(run, &contest, &group->cases[i]);
 	reef_table_rule(run->table);
 	for (uint32_t i = 0; i < contest.count; i++) {
@@ -494,7 +498,7 @@ static int run_group(struct run *run, const struct bench_group *group)
 				one->who->name, one->description);
 	}
 	contest_close(&contest);
-	return run->chart_rc;
+	return 0;
 }
 
 static struct reef_table *make_table(const struct bench *bench)
@@ -592,5 +596,5 @@ int bench_run(const struct bench *bench, const struct bench_options *asked)
 	reef_table_destroy(run.table);
 	if (run.json && run.json != stdout && fclose(run.json) && !rc)
 		rc = -errno;
-	return !rc && run.failed_count ? -EIO : rc;
+	return !rc && (run.failed_count || run.lacks_charts) ? -EIO : rc;
 }

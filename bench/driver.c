@@ -427,3 +427,30 @@ int driver_main(const struct driver *driver, int argc, char **argv)
 	options.shared = argc > 5 ? argv[5] : NULL;
 	return driver_serve(driver, &options, STDIN_FILENO, STDOUT_FILENO);
 }
+
+/* --- one process --- */
+
+static int one_open(struct driver_pair *pair)
+{
+	pair->target_rests = true;
+	snprintf(pair->description, sizeof(pair->description),
+		 "one process of Reef's: 1, where the figure is times its "
+		 "rate");
+	return 0;
+}
+
+static int one_run(struct driver_pair *pair, const char *name, double seconds,
+		   double *figure)
+{
+	(void)pair;
+	(void)name;
+	(void)seconds;
+	*figure = 1;
+	return 0;
+}
+
+const struct driver driver_one = {
+	.name = "one",
+	.open = one_open,
+	.run = one_run,
+};

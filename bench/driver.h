@@ -69,6 +69,10 @@ struct driver {
 	void (*close)(struct driver_pair *pair);
 };
 
+/* One process of Reef's, for cases whose figure is how many times its rate two
+ * have: it is always 1, and shows what is required. */
+extern const struct driver driver_one;
+
 /* Serve the harness until it closes `in`. Returns an exit status. */
 int driver_serve(const struct driver *driver,
 		 const struct driver_options *options, int in, int out);
@@ -115,11 +119,11 @@ __attribute__((format(printf, 3, 4))) int driver_fail(struct driver_pair *pair,
 void *driver_memory(struct driver_pair *pair);
 void driver_fill(void *base, uint64_t size);
 
-/* A state to begin with, and its local buffer, of WORKLOAD_LENGTH_MAX.
- * -ENOMEM. */
 /* How much of what this process has mapped is in huge pages: percent. */
 uint32_t driver_huge_percent(void);
 
+/* A state to begin with, and its local buffer, of WORKLOAD_LENGTH_MAX.
+ * -ENOMEM. */
 int driver_state(struct workload_state *state, uint64_t size);
 void driver_state_free(struct workload_state *state);
 

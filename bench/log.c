@@ -8,6 +8,7 @@
 
 static const struct bench_competitor competitors[] = {
 	{.name = "reef", .driver = &log_reef_driver},
+	{.name = "one", .driver = &driver_one},
 	{.name = "redis",
 	 .program = "peer_redis_log",
 	 .absent = BENCH_REDIS_LOG_ABSENT},
@@ -35,10 +36,10 @@ static const struct bench_case cases[] = {
 	 .peers = {{"redis", 0}, {"nats", 0}, {"lmdb", 0}}},
 	{.name = "append-2",
 	 .about = "two processes, one log: how many times one's rate",
-	 .peers = {{NULL, 0}}},
+	 .peers = {{"one", 0}}},
 	{.name = "append-sharded-2",
 	 .about = "the same, order by cuts, early",
-	 .peers = {{NULL, 0}}},
+	 .peers = {{"one", 1.8}}},
 	{.name = "read-all",
 	 .about = "read a log of 100,000 entries",
 	 .peers = {{"redis", 20}, {"lmdb", 0}}},

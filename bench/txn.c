@@ -14,7 +14,7 @@
 
 static const struct bench_competitor shm_competitors[] = {
 	{.name = "reef", .driver = &txn_reef_driver},
-	{.name = "one", .driver = &txn_one_driver},
+	{.name = "one", .driver = &driver_one},
 	{.name = "sqlite",
 	 .program = "peer_sqlite_txn",
 	 .absent = BENCH_SQLITE_TXN_ABSENT},

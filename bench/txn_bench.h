@@ -9,7 +9,5 @@
 
 extern const struct driver txn_reef_driver;
 extern const struct driver txn_onefiber_driver;
-/* One process, where the figure is how many times its rate: 1. */
-extern const struct driver txn_one_driver;
 
 #endif

@@ -588,29 +588,3 @@ const struct driver txn_onefiber_driver = {
 	.run = txn_reef_run,
 	.close = txn_reef_close,
 };
-
-static int txn_one_open(struct driver_pair *pair)
-{
-	pair->target_rests = true;
-	snprintf(pair->description, sizeof(pair->description),
-		 "one process of Reef's: 1, where the figure is times its "
-		 "rate");
-	return 0;
-}
-
-static int txn_one_run(struct driver_pair *pair, const char *name,
-		       double seconds, double *figure)
-{
-	const struct txn_work *work = txn_work_find(name);
-
-	(void)pair;
-	(void)seconds;
-	*figure = 1;
-	return work && work->processes ? 0 : -ENOSYS;
-}
-
-const struct driver txn_one_driver = {
-	.name = "one",
-	.open = txn_one_open,
-	.run = txn_one_run,
-};

@@ -86,7 +86,7 @@ static int run_bench(const struct bench *bench,
 	case 0:
 		return 0;
 	case -EIO:
-		return 1; /* the table has shown it */
+		return 1; /* the table, or a line, has shown it */
 	case -ESRCH:
 		return cmd_usage_error("bench",
 				       "no such case; --list shows them all");
@@ -183,8 +183,12 @@ int cmd_bench(int argc, char **argv)
 	if (!bench)
 		return cmd_usage_error("bench", "there is no bench \"%s\"",
 				       argv[optind]);
-	if (!wish.list)
-		return run_bench(bench, &wish.options);
-	bench_list(bench, stdout);
-	return 0;
+	if (wish.list) {
+		bench_list(bench, stdout);
+		return 0;
+	}
+	if (wish.options.charts &&
+	    cmd_make_directory("bench", wish.options.charts))
+		return 1;
+	return run_bench(bench, &wish.options);
 }

@@ -60,6 +60,9 @@ __attribute__((format(printf, 2, 3))) int cmd_usage_error(const char *name,
  * does it for everyone. */
 int cmd_flush(void);
 
+/* Make a directory, unless it is there. 0, or 1: "reef NAME: ..." was said. */
+int cmd_make_directory(const char *name, const char *directory);
+
 /* True if --help or -h is among the arguments. */
 bool cmd_wants_help(int argc, char **argv);
 

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 const struct command cmd_all[] = {
@@ -112,6 +113,14 @@ static int set_log_level(void)
 	}
 	reef_log_set(reef_log_to_stream, stderr, (enum reef_log_level)level);
 	return 0;
+}
+
+int cmd_make_directory(const char *name, const char *directory)
+{
+	if (!mkdir(directory, 0777) || errno == EEXIST)
+		return 0;
+	fprintf(stderr, "reef %s: %s: %s\n", name, directory, strerror(errno));
+	return 1;
 }
 
 int cmd_flush(void)

@@ -16,7 +16,6 @@
 #include <reef/error.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define BARS_WIDTH 48 /* of a row */
@@ -580,11 +579,8 @@ static int run_subject(const struct subject *subject, const struct wish *wish)
 {
 	int rc;
 
-	if (mkdir(wish->directory, 0777) && errno != EEXIST) {
-		fprintf(stderr, "reef sim: %s: %s\n", wish->directory,
-			strerror(errno));
+	if (cmd_make_directory("sim", wish->directory))
 		return 1;
-	}
 	/* Warnings are not shown: simulated hosts are killed when all is
 	 * measured, and they log that. */
 	reef_log_set(NULL, NULL, REEF_LOG_ERROR);

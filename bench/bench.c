@@ -1,9 +1,9 @@
 /* bench.c - takes the cases through their rounds, and reports. */
 #include "bench.h"
 
-#include "cmd/chart.h"
-#include "cmd/json.h"
-#include "cmd/table.h"
+#include "cmd/print/chart.h"
+#include "cmd/print/json.h"
+#include "cmd/print/table.h"
 #include "contest.h"
 
 #include <errno.h>

@@ -4,7 +4,7 @@
  *     target: a broker and a node, until the client is gone */
 #include "pool.h"
 
-#include "base/sched.h"
+#include "base/fiber/sched.h"
 #include "bench/units.h"
 #include "pool/host.h"
 

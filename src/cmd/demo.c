@@ -4,7 +4,7 @@
 #include "base/units.h"
 #include "bench/database/play.h"
 #include "cmd/cmd.h"
-#include "cmd/table.h"
+#include "cmd/print/table.h"
 
 #include <errno.h>
 #include <getopt.h>

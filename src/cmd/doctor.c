@@ -1,7 +1,7 @@
 /* doctor.c - `reef doctor`: is this machine fit, and what would make it so? */
 #include "pool/doctor/doctor.h"
-#include "cmd/json.h"
 #include "cmd/object/hold.h"
+#include "cmd/print/json.h"
 #include "kv/examine.h"
 #include "pool/client/client.h"
 

@@ -2,10 +2,10 @@
 #include "cmd/image.h"
 
 #include "base/clock.h"
-#include "base/sched.h"
+#include "base/fiber/sched.h"
 #include "base/units.h"
 #include "cmd/operate.h"
-#include "cmd/table.h"
+#include "cmd/print/table.h"
 
 #include <errno.h>
 #include <reef/error.h>

@@ -1,5 +1,5 @@
 /* main.c - the program `reef`: finds the subcommand and runs it. */
-#include "base/config.h"
+#include "base/config/config.h"
 #include "base/log.h"
 #include "cmd/cmd.h"
 

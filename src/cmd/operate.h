@@ -6,7 +6,7 @@
 #define REEF_CMD_OPERATE_H
 
 #include "cmd/cmd.h"
-#include "cmd/table.h"
+#include "cmd/print/table.h"
 #include "pool/keys.h"
 #include "pool/operator.h"
 

@@ -6,8 +6,8 @@
 #include "bench/study.h"
 #include "bench/trees.h"
 #include "bench/txns_sim.h"
-#include "cmd/chart.h"
 #include "cmd/operate.h"
+#include "cmd/print/chart.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -1,8 +1,8 @@
 /* view.c - see view.h. */
 #include "cmd/view.h"
 
-#include "cmd/json.h"
 #include "cmd/operate.h"
+#include "cmd/print/json.h"
 #include "wire/states.h"
 
 #include <stdio.h>

@@ -8,7 +8,7 @@
 #ifndef REEF_CMD_VIEW_H
 #define REEF_CMD_VIEW_H
 
-#include "cmd/table.h"
+#include "cmd/print/table.h"
 #include "pool/operator.h"
 
 struct reef_json;

@@ -16,9 +16,9 @@
 #ifndef REEF_FABRIC_PROVIDER_H
 #define REEF_FABRIC_PROVIDER_H
 
+#include "base/fiber/sched.h"
 #include "base/grace.h"
 #include "base/log.h"
-#include "base/sched.h"
 #include "base/spin.h"
 #include "fabric/fabric.h"
 

@@ -2,10 +2,10 @@
 #include "pool/host.h"
 
 #include "base/log.h"
-#include "base/private.h"
 #include "base/random.h"
-#include "base/secret.h"
-#include "base/store.h"
+#include "base/store/store.h"
+#include "base/system/private.h"
+#include "base/system/secret.h"
 #include "pool/node/holder.h"
 #include "pool/node/keep_both.h"
 #include "pool/target.h"

@@ -12,9 +12,9 @@
  * A node that listens on verbs lends memory of the NIC's atomic domain, and has
  * no socket.
  *
- * (1) Directories and key files are private (base/private.h), or refused.
- * (2) What is written into the runtime directory goes at stop; what a dead
- *     process left there is replaced.
+ * (1) Directories and key files are private (base/system/private.h), or
+ * refused. (2) What is written into the runtime directory goes at stop; what a
+ * dead process left there is replaced.
  *
  * Runs in fibers of the calling one's scheduler.
  *

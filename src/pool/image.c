@@ -11,7 +11,7 @@
 
 #include "base/checksum.h"
 #include "base/log.h"
-#include "base/store.h"
+#include "base/store/store.h"
 #include "wire/states.h"
 
 #include <errno.h>

@@ -22,7 +22,7 @@
  *     since. Whoever takes the memory over takes the mark away first.
  *
  * Checksums find what was damaged. They are no defence against people who
- * write into the folder: it is its user's alone (base/private.h).
+ * write into the folder: it is its user's alone (base/system/private.h).
  *
  * Thread: owner. */
 #ifndef REEF_POOL_IMAGE_H

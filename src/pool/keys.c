@@ -11,8 +11,8 @@
 
 #include "base/checksum.h"
 #include "base/log.h"
-#include "base/private.h"
 #include "base/random.h"
+#include "base/system/private.h"
 #include "wire/bytes.h"
 
 #include <assert.h>

@@ -10,7 +10,7 @@
  *     the fields, the key and a CRC. One wrong or missing character, two
  *     swapped ones, or another kind never pass. There is one text for a key.
  * (5) Secrets are compared in constant time, wiped when done with, and never
- *     logged. The files are those of base/private.h, one line each.
+ *     logged. The files are those of base/system/private.h, one line each.
  * (6) A node holds its own key K_N, derived from K and its number, and nothing
  *     else. Whatever is proven to the node, or by it, is derived from K_N: so
  *     with all that a node holds nobody is a user, a session at another node,

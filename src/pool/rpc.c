@@ -11,8 +11,8 @@
  * does needs a peer to do something first (rpc_send.c, 1). */
 #include "pool/rpc.h"
 
+#include "base/fiber/sched.h"
 #include "base/log.h"
-#include "base/sched.h"
 #include "pool/rpc_internal.h"
 
 #include <errno.h>

@@ -7,8 +7,8 @@
  *
  * A call is its caller's: it leaves peer->calls only there. Who ends it says so
  * in `done`, once, and unparks the caller. */
+#include "base/fiber/sched.h"
 #include "base/log.h"
-#include "base/sched.h"
 #include "pool/rpc_internal.h"
 
 #include <errno.h>

@@ -4,7 +4,7 @@
  * place after everything was read. */
 #include "pool/settings.h"
 
-#include "base/paths.h"
+#include "base/system/paths.h"
 #include "base/units.h"
 #include "pool/settings_internal.h"
 

@@ -1,13 +1,14 @@
 /* settings.h - what can be set, for broker, node, doors and clients alike.
  *
- * One table, by the rules of base/config.h: flag, then environment (the name in
- * capitals after REEF_), then file, then default. reef.conf(5) explains each.
+ * One table, by the rules of base/config/config.h: flag, then environment (the
+ * name in capitals after REEF_), then file, then default. reef.conf(5) explains
+ * each.
  *
  * Thread: owner. */
 #ifndef REEF_POOL_SETTINGS_H
 #define REEF_POOL_SETTINGS_H
 
-#include "base/config.h"
+#include "base/config/config.h"
 #include "base/log.h"
 #include "wire/states.h"
 

@@ -1,8 +1,8 @@
 /* target.c - see target.h. */
 #include "pool/target.h"
 
-#include "base/paths.h"
-#include "base/private.h"
+#include "base/system/paths.h"
+#include "base/system/private.h"
 #include "pool/keys.h"
 #include "pool/settings.h"
 

@@ -8,7 +8,7 @@
  * finds the same. */
 #include "messages.h"
 
-#include "base/store.h"
+#include "base/store/store.h"
 #include "fabric/sim/sim.h"
 #include "fixture/units.h"
 #include "pool/broker/broker.h"

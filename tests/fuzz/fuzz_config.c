@@ -4,7 +4,7 @@
  * same. */
 #include "fuzz.h"
 
-#include "base/config.h"
+#include "base/config/config.h"
 
 #include <errno.h>
 #include <string.h>

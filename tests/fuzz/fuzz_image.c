@@ -12,7 +12,7 @@
 
 #include "base/checksum.h"
 #include "base/random.h"
-#include "base/store.h"
+#include "base/store/store.h"
 #include "pool/image.h"
 
 #include <string.h>

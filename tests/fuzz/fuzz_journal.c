@@ -12,7 +12,7 @@
 
 #include "base/checksum.h"
 #include "base/random.h"
-#include "base/store.h"
+#include "base/store/store.h"
 #include "pool/broker/journal/format.h"
 #include "pool/broker/journal/journal.h"
 #include "pool/broker/state/state.h"

@@ -11,7 +11,7 @@
  * 10) and for nothing else. */
 #include "cluster.h"
 
-#include "base/store.h"
+#include "base/store/store.h"
 #include "pool/broker/journal/format.h"
 
 #include <stdlib.h>

@@ -15,8 +15,8 @@
 #include "cmd/http/orders.h"
 #include "cmd/http/page.h"
 #include "cmd/http/watch.h"
-#include "cmd/json.h"
 #include "cmd/operate.h"
+#include "cmd/print/json.h"
 #include "cmd/serve/child.h"
 #include "cmd/view.h"
 

@@ -2,7 +2,7 @@
 #include "cmd/http/metrics_table.h"
 
 #include "cmd/http/metrics.h"
-#include "cmd/json.h"
+#include "cmd/print/json.h"
 
 #include <stdlib.h>
 #include <string.h>

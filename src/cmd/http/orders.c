@@ -4,8 +4,8 @@
  */
 #include "cmd/http/orders.h"
 
-#include "cmd/json.h"
 #include "cmd/operate.h"
+#include "cmd/print/json.h"
 #include "cmd/run.h"
 
 #include <errno.h>

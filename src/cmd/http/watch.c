@@ -8,7 +8,7 @@
  * which all watchers have a reference. */
 #include "cmd/http/watch.h"
 
-#include "cmd/json.h"
+#include "cmd/print/json.h"
 #include "pool/rpc.h"
 #include "wire/row.h"
 

@@ -1,6 +1,6 @@
 /* elect.c - `reef elect`: run a command while leading, or show who leads. */
-#include "cmd/json.h"
 #include "cmd/object/hold.h"
+#include "cmd/print/json.h"
 
 #include <errno.h>
 #include <reef/fiber.h>

@@ -1,7 +1,7 @@
 /* explain.c - see explain.h. */
 #include "cmd/object/explain.h"
 
-#include "cmd/json.h"
+#include "cmd/print/json.h"
 #include "kv/explain.h"
 #include "wire/states.h"
 

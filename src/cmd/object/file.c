@@ -1,7 +1,7 @@
 /* file.c - `reef file`: the files of a space, from the shell. */
 #include "cmd/image.h"
-#include "cmd/json.h"
 #include "cmd/object/objects.h"
+#include "cmd/print/json.h"
 
 #include <errno.h>
 #include <fcntl.h>

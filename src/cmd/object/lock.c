@@ -1,6 +1,6 @@
 /* lock.c - `reef lock`: run a command while holding a lock, or show locks. */
-#include "cmd/json.h"
 #include "cmd/object/hold.h"
+#include "cmd/print/json.h"
 
 #include <errno.h>
 #include <reef/sync.h>

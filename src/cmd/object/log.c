@@ -1,6 +1,6 @@
 /* log.c - `reef log`: the logs of a space, from the shell. */
-#include "cmd/json.h"
 #include "cmd/object/objects.h"
+#include "cmd/print/json.h"
 
 #include <errno.h>
 #include <reef/fiber.h>

@@ -1,7 +1,7 @@
 /* map.c - `reef map`: the maps of a space, from the shell. */
-#include "cmd/json.h"
 #include "cmd/object/explain.h"
 #include "cmd/object/objects.h"
+#include "cmd/print/json.h"
 
 #include <errno.h>
 #include <reef/map.h>

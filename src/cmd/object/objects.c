@@ -3,8 +3,8 @@
 
 #include "base/text.h"
 #include "base/units.h"
-#include "cmd/json.h"
 #include "cmd/object/hold.h"
+#include "cmd/print/json.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* tree.c - `reef tree`: the ordered maps of a space, from the shell. */
-#include "cmd/json.h"
 #include "cmd/object/objects.h"
+#include "cmd/print/json.h"
 
 #include <errno.h>
 #include <reef/tree.h>

@@ -1,7 +1,7 @@
 /* children.c - what runs beside a server, as processes of their own: the
  * janitor, the saver, the Redis door, HTTP. */
-#include "base/private.h"
-#include "base/process.h"
+#include "base/system/private.h"
+#include "base/system/process.h"
 #include "cmd/serve/server.h"
 
 #include <errno.h>

@@ -2,8 +2,8 @@
 #include "config.h"
 
 #include "cmd/cmd.h"
-#include "cmd/json.h"
 #include "cmd/operate.h"
+#include "cmd/print/json.h"
 #include "integrations/disk/through.h"
 
 #include <errno.h>
@@ -17,8 +17,9 @@
 #define CANNOT_RUN 126
 #define NOT_FOUND 127
 #define LIBRARY "reef_pages.so"
-#define LOOK_NS UINT64_C(1000000000) /* for a pool, before the program begins  \
-				      */
+#define LOOK_NS                                                                \
+	UINT64_C(1000000000) /* for a pool, before the program begins          \
+			      */
 
 static const char usage[] =
 	"usage: reef pages [OPTIONS] -- COMMAND [ARGUMENTS]\n"

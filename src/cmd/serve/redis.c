@@ -1,5 +1,5 @@
 /* redis.c - `reef redis`: the door for clients of Redis, in the foreground. */
-#include "base/private.h"
+#include "base/system/private.h"
 #include "cmd/operate.h"
 #include "cmd/serve/child.h"
 #include "cmd/serve/notify.h"

@@ -28,8 +28,8 @@
  *
  * It is a process of its own for the same reason as the janitor. */
 #include "base/clock.h"
-#include "base/private.h"
-#include "base/store.h"
+#include "base/store/store.h"
+#include "base/system/private.h"
 #include "base/units.h"
 #include "cmd/operate.h"
 #include "cmd/serve/child.h"

@@ -1,6 +1,6 @@
 /* say.c - what people read of a server: where it is, and what went wrong. */
+#include "cmd/print/table.h"
 #include "cmd/serve/server.h"
-#include "cmd/table.h"
 
 #include <errno.h>
 #include <reef/error.h>

@@ -5,7 +5,7 @@
 #ifndef REEF_CMD_SERVE_SERVER_H
 #define REEF_CMD_SERVE_SERVER_H
 
-#include "base/sched.h"
+#include "base/fiber/sched.h"
 #include "cmd/http/http.h"
 #include "cmd/image.h"
 #include "cmd/operate.h"

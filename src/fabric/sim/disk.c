@@ -5,7 +5,7 @@
  *     -REEF_EHOSTDEAD, so that fibers which unwind change nothing.
  * (2) Writing and syncing take time, before and after they have their effect:
  *     there a host can be killed. */
-#include "base/store.h"
+#include "base/store/store.h"
 
 #include "fabric/sim/world.h"
 

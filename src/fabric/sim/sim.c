@@ -12,7 +12,7 @@
  *     never a byte that nobody has set. */
 #include "fabric/sim/sim.h"
 
-#include "base/store.h"
+#include "base/store/store.h"
 #include "fabric/sim/world.h"
 
 #include <stdio.h>

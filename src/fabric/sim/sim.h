@@ -18,8 +18,8 @@
 #ifndef REEF_FABRIC_SIM_SIM_H
 #define REEF_FABRIC_SIM_SIM_H
 
+#include "base/fiber/sched.h"
 #include "base/random.h"
-#include "base/sched.h"
 #include "fabric/fabric.h"
 
 struct reef_sim;

@@ -14,8 +14,8 @@
  *     none more than two periods after the one before, each taken after
  *     pending input was handled; after a start everybody counts as just
  *     renewed, but for those whose process has certainly ended meanwhile
- *     (base/process.h): they end at once. It is FENCED, journaled and then
- *     published, once every node that it was told of (nodes.c) has confirmed
+ *     (base/system/process.h): they end at once. It is FENCED, journaled and
+ * then published, once every node that it was told of (nodes.c) has confirmed
  *     its fence or is DEAD.
  * (5) A session reaches only spaces that it owns or showed a token for; of
  *     others it learns neither extents nor keys nor names.

@@ -49,8 +49,8 @@
 #ifndef REEF_POOL_BROKER_INTERNAL_H
 #define REEF_POOL_BROKER_INTERNAL_H
 
+#include "base/fiber/sched.h"
 #include "base/random.h"
-#include "base/sched.h"
 #include "fabric/memory.h"
 #include "pool/broker/broker.h"
 #include "pool/broker/journal/journal.h"

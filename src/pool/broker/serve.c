@@ -2,7 +2,7 @@
  * request: who asks, what is asked, the function, the journal, the answer. */
 #include "base/log.h"
 #include "base/mutant.h"
-#include "base/secret.h"
+#include "base/system/secret.h"
 #include "pool/broker/internal.h"
 
 #include <errno.h>

@@ -6,7 +6,7 @@
  */
 #include "pool/client/client.h"
 
-#include "base/secret.h"
+#include "base/system/secret.h"
 #include "pool/client/handle/handle.h"
 #include "pool/client/handle/recover.h"
 #include "pool/client/keeper/acknowledge.h"

@@ -7,7 +7,7 @@
  * Thread: start and stop: any; what is in between is the hidden one's. */
 #include "pool/client/embedded.h"
 
-#include "base/secret.h"
+#include "base/system/secret.h"
 #include "pool/client/keeper/keeper.h"
 #include "pool/host.h"
 

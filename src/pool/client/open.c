@@ -9,7 +9,7 @@
  */
 #include "pool/client/open.h"
 
-#include "base/paths.h"
+#include "base/system/paths.h"
 #include "base/units.h"
 #include "pool/client/client.h"
 #include "pool/client/embedded.h"

@@ -1,7 +1,7 @@
 /* places.c - ports and sockets, directories, and files with keys. */
 #include "pool/doctor/internal.h"
 
-#include "base/private.h"
+#include "base/system/private.h"
 #include "pool/keys.h"
 
 #include <dirent.h>

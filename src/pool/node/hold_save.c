@@ -2,8 +2,8 @@
 #include "pool/node/hold_save.h"
 
 #include "base/mutant.h"
-#include "base/private.h"
-#include "base/store.h"
+#include "base/store/store.h"
+#include "base/system/private.h"
 #include "pool/node/keep_image.h"
 #include "pool/node/mapper.h"
 

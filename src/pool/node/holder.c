@@ -1,9 +1,9 @@
 /* holder.c - the node's side of its holder: see holder.h. */
 #include "pool/node/holder.h"
 
+#include "base/fiber/sched.h"
 #include "base/log.h"
 #include "base/mutant.h"
-#include "base/sched.h"
 #include "pool/node/holder_wire.h"
 #include "pool/node/mapper.h"
 

@@ -16,9 +16,9 @@
 #ifndef REEF_POOL_NODE_INTERNAL_H
 #define REEF_POOL_NODE_INTERNAL_H
 
+#include "base/fiber/sched.h"
 #include "base/log.h"
 #include "base/random.h"
-#include "base/sched.h"
 #include "fabric/memory.h"
 #include "pool/keys.h"
 #include "pool/node/keep.h"

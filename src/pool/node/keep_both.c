@@ -1,9 +1,9 @@
 /* keep_both.c - see keep_both.h. */
 #include "pool/node/keep_both.h"
 
+#include "base/fiber/sched.h"
 #include "base/log.h"
 #include "base/mutant.h"
-#include "base/sched.h"
 
 #include <errno.h>
 #include <reef/error.h>

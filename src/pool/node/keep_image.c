@@ -2,11 +2,11 @@
 #include "pool/node/keep_image.h"
 
 #include "base/clock.h"
+#include "base/fiber/sched.h"
 #include "base/log.h"
 #include "base/mutant.h"
 #include "base/random.h"
-#include "base/sched.h"
-#include "base/store.h"
+#include "base/store/store.h"
 #include "pool/image.h"
 
 #include <errno.h>

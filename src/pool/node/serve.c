@@ -18,7 +18,7 @@
 #include "pool/node/internal.h"
 
 #include "base/mutant.h"
-#include "base/secret.h"
+#include "base/system/secret.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* test_image.c - images: what is written is read back, and whatever was done to
  * the file in between is found. */
 #include "base/random.h"
-#include "base/store.h"
+#include "base/store/store.h"
 #include "pool/image.h"
 
 #include <setjmp.h>

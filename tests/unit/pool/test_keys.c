@@ -3,7 +3,7 @@
 #include "fixture/scratch.h"
 
 #include "base/log.h"
-#include "base/private.h"
+#include "base/system/private.h"
 #include "pool/keys.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* test_mesh.c - several fabrics as one: which address becomes a link. */
-#include "base/sched.h"
+#include "base/fiber/sched.h"
 #include "fabric/sim/sim.h"
 #include "fixture/scratch.h"
 #include "fixture/try.h"

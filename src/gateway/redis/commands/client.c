@@ -4,7 +4,7 @@
  * (redis_door_each); one that is to go is marked, and closed by its own thread.
  */
 #include "gateway/redis/commands/connection.h"
-#include "gateway/redis/commands/help.h"
+#include "gateway/redis/commands/docs/help.h"
 #include "gateway/redis/commands/transactions.h"
 #include "gateway/redis/protocol/number.h"
 #include "gateway/redis/server/door.h"

@@ -6,7 +6,7 @@
  *     cannot be changed may be set to what it is.
  * (3) What is secret is not told (requirepass). */
 #include "gateway/redis/commands/access.h"
-#include "gateway/redis/commands/help.h"
+#include "gateway/redis/commands/docs/help.h"
 #include "gateway/redis/protocol/glob.h"
 #include "gateway/redis/protocol/number.h"
 #include "gateway/redis/server/door.h"

@@ -1,6 +1,6 @@
 /* object.c - OBJECT and MEMORY: how a value is kept. */
 #include "gateway/redis/commands/access.h"
-#include "gateway/redis/commands/help.h"
+#include "gateway/redis/commands/docs/help.h"
 #include "gateway/redis/protocol/number.h"
 #include "kv/figures.h"
 

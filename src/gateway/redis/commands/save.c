@@ -1,7 +1,7 @@
 /* save.c - SAVE, BGSAVE, LASTSAVE: the door's space in a file (server/save.h).
  */
 #include "gateway/redis/server/save.h"
-#include "base/sched.h"
+#include "base/fiber/sched.h"
 #include "gateway/redis/commands/access.h"
 #include "gateway/redis/server/door.h"
 

@@ -1,6 +1,6 @@
 /* server.c - TIME, MODULE. */
 #include "gateway/redis/commands/access.h"
-#include "gateway/redis/commands/help.h"
+#include "gateway/redis/commands/docs/help.h"
 
 /* TIME tells the pool's clock, by which keys expire; it is known in
  * milliseconds. */

@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/private.h"
+#include "base/system/private.h"
 #include "fabric/socket.h"
 #include "gateway/redis/server/budget.h"
 #include "gateway/redis/server/gather.h"

@@ -2,9 +2,9 @@
 #include "gateway/redis/server/task.h"
 
 #include "base/clock.h"
-#include "base/context.h"
+#include "base/fiber/context.h"
+#include "base/fiber/stack.h"
 #include "base/log.h"
-#include "base/stack.h"
 #include "gateway/redis/commands/command.h"
 #include "gateway/redis/server/ready.h"
 

@@ -2,7 +2,7 @@
 #include "gateway/redis/server/tls.h"
 
 #include "base/log.h"
-#include "base/private.h"
+#include "base/system/private.h"
 #include "gateway/redis/server/thread.h"
 
 #include <errno.h>

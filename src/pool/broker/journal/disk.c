@@ -22,7 +22,7 @@
 
 #include "base/checksum.h"
 #include "base/log.h"
-#include "base/store.h"
+#include "base/store/store.h"
 
 #include <errno.h>
 #include <stdlib.h>

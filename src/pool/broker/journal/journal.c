@@ -15,9 +15,9 @@
  *     them: those before it are committed, then the segment ends. */
 #include "pool/broker/journal/journal.h"
 
+#include "base/fiber/sched.h"
 #include "base/log.h"
 #include "base/random.h"
-#include "base/sched.h"
 #include "pool/broker/journal/disk.h"
 
 #include <errno.h>

@@ -14,7 +14,7 @@
 
 #include "base/checksum.h"
 #include "base/log.h"
-#include "base/store.h"
+#include "base/store/store.h"
 #include "wire/bytes.h"
 
 #include <errno.h>

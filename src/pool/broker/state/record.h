@@ -51,8 +51,9 @@ enum reef_record_type {
 	REEF_RECORD_SPACE_FORGET, /* id; its LOST extents count no more */
 	REEF_RECORD_SESSION_PROCESS, /* session; id: the process that its link
 				      * comes from, generation: its start,
-				      * value: its place (base/process.h); all
-				      * 0: it is not known any more */
+				      * value: its place
+				      * (base/system/process.h); all 0: it is
+				      * not known any more */
 	REEF_RECORD_USE_STUCK,	  /* session, space: nobody can recover that */
 	REEF_RECORD_USER_LIMIT,	  /* id; kind: enum reef_limit; value, 0: as the
 				   * setting says */

@@ -53,7 +53,7 @@
 #ifndef REEF_POOL_BROKER_STATE_STATE_H
 #define REEF_POOL_BROKER_STATE_STATE_H
 
-#include "base/process.h"
+#include "base/system/process.h"
 #include "pool/broker/state/name_list.h"
 #include "pool/broker/state/record.h"
 #include "wire/states.h"

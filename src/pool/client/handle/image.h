@@ -4,7 +4,7 @@
 #ifndef REEF_POOL_CLIENT_HANDLE_IMAGE_H
 #define REEF_POOL_CLIENT_HANDLE_IMAGE_H
 
-#include "base/store.h"
+#include "base/store/store.h"
 #include "pool/client/handle/space.h"
 #include "pool/image.h"
 

@@ -22,9 +22,9 @@
 #ifndef REEF_POOL_CLIENT_KEEPER_KEEPER_H
 #define REEF_POOL_CLIENT_KEEPER_KEEPER_H
 
+#include "base/fiber/sched.h"
 #include "base/log.h"
 #include "base/random.h"
-#include "base/sched.h"
 #include "base/ticks.h"
 #include "fabric/provider.h"
 #include "pool/client/client.h"

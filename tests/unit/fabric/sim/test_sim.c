@@ -2,7 +2,7 @@
  * clocks, kills, power, pauses, partitions, disks. */
 #include "fixture/sim_world.h"
 
-#include "base/store.h"
+#include "base/store/store.h"
 #include "fixture/seeds.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* test_broker_handlers.c - a user who asks for all that a broker has, and what
  * others notice of it: nothing. With stub nodes. */
-#include "base/sched.h"
+#include "base/fiber/sched.h"
 #include "fixture/seeds.h"
 #include "fixture/stub_world.h"
 #include "pool/broker/internal.h"

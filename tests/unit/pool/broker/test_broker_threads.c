@@ -1,8 +1,8 @@
 /* test_broker_threads.c - a broker on a thread of its own, with shm, tcp, a
  * real disk and the journal's thread: what differs by fabric, and that all of
  * it works together. */
-#include "base/sched.h"
-#include "base/store.h"
+#include "base/fiber/sched.h"
+#include "base/store/store.h"
 #include "fixture/scratch.h"
 #include "fixture/try.h"
 #include "fixture/units.h"

@@ -3,7 +3,7 @@
  * test_client_settle.c. */
 #include "fixture/broker_world.h"
 
-#include "base/sched.h"
+#include "base/fiber/sched.h"
 #include "fixture/seeds.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* test_client_save.c - an image of a space is of one moment, while it is used.
  */
 #include "base/mutant.h"
-#include "base/store.h"
+#include "base/store/store.h"
 #include "fixture/pool_world.h"
 #include "fixture/scratch.h"
 #include "pool/image.h"

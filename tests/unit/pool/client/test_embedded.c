@@ -1,6 +1,6 @@
 /* test_embedded.c - reef_open with real threads and processes: pools inside
  * this process over shm, and a local one over tcp. */
-#include "base/sched.h"
+#include "base/fiber/sched.h"
 #include "fixture/local_pool.h"
 #include "fixture/try.h"
 #include "pool/client/client.h"

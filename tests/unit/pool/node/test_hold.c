@@ -3,7 +3,7 @@
  *
  * Children are killed by their pids when a test ends. */
 #include "base/mutant.h"
-#include "base/store.h"
+#include "base/store/store.h"
 #include "fixture/scratch.h"
 #include "fixture/seeds.h"
 #include "fixture/units.h"

@@ -2,7 +2,7 @@
  */
 #include "base/mutant.h"
 #include "base/random.h"
-#include "base/store.h"
+#include "base/store/store.h"
 #include "pool/node/keep_image.h"
 
 #include <setjmp.h>

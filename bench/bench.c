@@ -22,6 +22,7 @@
 #define QUICK_ROUNDS 3
 /* The table shows a ratio as a bar; half of it is what is required. */
 #define BAR_WIDTH 16
+#define FIGURE_SIZE 48
 
 struct run {
 	const struct bench *bench;
@@ -261,16 +262,21 @@ static void write_json(struct run *run, struct contest *contest,
 	fflush(run->json);
 }
 
-/* Format a figure: counts are cut short, figures with a unit of their own are
- * not. */
+/* Format a figure; one whose unit is not the table's has it beside it. */
 static const char *format_figure(const struct run *run, double value,
-				 char text[16])
+				 char text[FIGURE_SIZE])
 {
 	struct bench_unit room;
+	const struct bench_unit *own = own_unit(run, &room);
+	char number[16];
 
-	if (!own_unit(run, &room))
+	if (!own)
 		return reef_table_number(value, text);
-	snprintf(text, 16, "%.3f", value);
+	if (value < 1000)
+		snprintf(number, sizeof(number), "%.3f", value);
+	else
+		reef_table_number(value, number);
+	snprintf(text, FIGURE_SIZE, "%s %s", number, own->unit);
 	return text;
 }
 
@@ -313,7 +319,7 @@ static void add_peer_cells(struct run *run, const struct bench_peer *peer,
 {
 	double ratio, required = required_of(run, peer, contestant);
 	double value = contestant_median(contestant);
-	char text[16];
+	char text[FIGURE_SIZE];
 
 	reef_table_cell(run->table, "%s", peer->name);
 	if (contestant->error[0]) {
@@ -350,7 +356,7 @@ static void add_rows(struct run *run, struct contest *contest,
 		     const struct bench_case *one)
 {
 	const struct contestant *reef = &contest->contestants[0];
-	char text[16];
+	char text[FIGURE_SIZE];
 
 	for (uint32_t i = 0;
 	     i == 0 || (i < BENCH_PEERS_MAX && one->peers[i].name); i++) {
@@ -540,8 +546,9 @@ static void print_end(const struct run *run)
 	if (run->bench->note)
 		fprintf(run->out, "%s\n", run->bench->note);
 	if (run->short_count)
-		fprintf(run->out, "%u ratios are short of what is needed.\n",
-			run->short_count);
+		fprintf(run->out, "%u ratio%s short of what is needed.\n",
+			run->short_count,
+			run->short_count == 1 ? " is" : "s are");
 	if (run->failed_count)
 		fprintf(run->out, "Reef failed in %u cases.\n",
 			run->failed_count);

@@ -258,6 +258,18 @@ def check_alone(pool):
         stream.write(b"x" * 4096)
     with open(path, "ab") as stream:
         stream.write(b"end")
+    # A name that was not there is, once it was made in whatever way.
+    name, other = os.path.join(one, "name"), os.path.join(one, "other")
+    for make, remove in (
+            (lambda: open(name, "x", encoding="utf-8").close(), os.unlink),
+            (lambda: os.mkdir(name), os.rmdir),
+            (lambda: os.symlink("nowhere", name), os.unlink),
+            (lambda: (open(other, "x", encoding="utf-8").close(),
+                      os.rename(other, name)), os.unlink)):
+        assert not os.path.lexists(name) and not os.path.lexists(name)
+        make()
+        assert os.path.lexists(name) and not os.path.lexists(other)
+        remove(name)
     # What is not written yet is no hole.
     with open(os.path.join(one, "hole"), "wb", buffering=0) as stream:
         stream.truncate(4 << 20)

@@ -100,8 +100,13 @@ static void op_lookup(fuse_req_t request, fuse_ino_t parent, const char *name)
 	struct question question = {.node = node_of(mount, parent),
 				    .name = name};
 	int rc = desk_run(mount, false, run_look, &question);
+	/* A name that is not there is not asked for again, where nobody else
+	 * makes files: DuckDB looks for thousands of them in a sort. */
+	const struct fuse_entry_param absent = {.entry_timeout = BELIEF};
 
-	if (rc)
+	if (rc == -ENOENT && mount->options->alone)
+		fuse_reply_entry(request, &absent);
+	else if (rc)
 		fuse_reply_err(request, desk_errno(rc));
 	else
 		reply_entry(request, &question.about);

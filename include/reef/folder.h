@@ -123,6 +123,17 @@ REEF_API int reef_files_list(struct reef_files *files,
 REEF_API int reef_files_hold(struct reef_files *files,
 			     struct reef_file_id folder, const char *name,
 			     uint64_t *ticket);
+/* Rename, as reef_files_rename, and hold the file that had the name `to`, by
+ * the same step: the name is one file's, then the other's, and never nobody's.
+ * *ticket: as of reef_files_hold, and *former: whose it is; 0: no file had the
+ * name, or another client took it away meanwhile. -REEF_EINDOUBT: also if it
+ * cannot be told whether it is held; if it is, until the session ends. */
+REEF_API int reef_files_replace(struct reef_files *files,
+				struct reef_file_id from_folder,
+				const char *from, struct reef_file_id to_folder,
+				const char *to, uint64_t *ticket,
+				struct reef_file_id *former);
+/* Delete a file that is held.  -ENOENT: it is not. */
 REEF_API int reef_files_let_go(struct reef_files *files, uint64_t ticket);
 /* Delete what sessions that have ended held. */
 REEF_API int reef_files_sweep(struct reef_files *files);

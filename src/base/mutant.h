@@ -314,6 +314,13 @@
 	X(FILE_FORMER_STAYS, "A file that another was renamed over stays.") \
 	X(FILE_SCRATCH_OPEN, "A scratch file's end is not told.") \
 	X(FILE_INTENT_LEFT, "A dead client's rename is left as it is.")
+/* Of a rename that holds the file whose place it takes. */
+#define REEF_MUTANTS_OF_HELD(X) \
+	X(FILE_HELD_FIRST, "A file loses its name before another has it.") \
+	X(FILE_HELD_DELETED, "A file that is to be held is deleted.") \
+	X(FILE_TICKET_LEFT, "A ticket that holds nothing stays.") \
+	X(FILE_HELP_UNSEEN, "A rename that another ended has not happened.") \
+	X(FILE_NOBODY_AT_ONCE, "A name is nobody's after one look.")
 /* In folders of them. */
 #define REEF_MUTANTS_OF_FOLDER(X)                                              \
 	X(FOLDER_GATE_UNSEEN, "Who puts a file in a folder trusts it is there.")
@@ -356,6 +363,7 @@
 	REEF_MUTANTS_OF_LOG(X) \
 	REEF_MUTANTS_OF_READER(X) \
 	REEF_MUTANTS_OF_FILE(X) \
+	REEF_MUTANTS_OF_HELD(X) \
 	REEF_MUTANTS_OF_FOLDER(X) \
 	REEF_MUTANTS_OF_PAGES(X)
 /* clang-format on */

@@ -126,7 +126,8 @@ int reef_files_about(struct reef_files *files, struct reef_file_id id,
 	return 0;
 }
 
-/* Tell about the file of a name. Inside reef_enter. */
+/* Tell about the file of a name. -EAGAIN: it is gone since it was found, and
+ * the name may be another's. Inside reef_enter. */
 static int look(struct reef_files *files, const struct file_place *place,
 		struct reef_file_about *out)
 {
@@ -142,7 +143,7 @@ static int look(struct reef_files *files, const struct file_place *place,
 	if (rc < 0)
 		return rc;
 	if (!rc || seen.head.id != binding.head.id)
-		return -ENOENT;
+		return -EAGAIN;
 	fill_about(binding.inode, &seen, out);
 	return 0;
 }
@@ -152,14 +153,17 @@ int reef_files_look(struct reef_files *files, struct reef_file_id folder,
 {
 	struct reef *reef = reef_space_handle(files->space);
 	const struct file_place place = place_of(folder, name);
+	uint32_t attempt = 0;
 	int rc = file_check_name(name);
 
 	if (rc)
 		return rc;
-	reef_enter(reef);
-	rc = look(files, &place, out);
-	reef_leave(reef);
-	return rc;
+	do {
+		reef_enter(reef);
+		rc = look(files, &place, out);
+		reef_leave(reef);
+	} while (rc == -EAGAIN && ++attempt < FILE_ATTEMPTS);
+	return rc == -EAGAIN ? -EBUSY : rc;
 }
 
 int reef_files_set(struct reef_files *files, struct reef_file_id id,
@@ -291,7 +295,28 @@ int reef_files_rename(struct reef_files *files, struct reef_file_id from_folder,
 		rc = file_check_name(to);
 	if (!rc && flags & ~REEF_FILE_NOREPLACE)
 		rc = -EINVAL;
-	return rc ? rc : file_rename(files, &source, &target, flags);
+	return rc ? rc : file_rename(files, &source, &target, flags, NULL);
+}
+
+int reef_files_replace(struct reef_files *files,
+		       struct reef_file_id from_folder, const char *from,
+		       struct reef_file_id to_folder, const char *to,
+		       uint64_t *ticket, struct reef_file_id *former)
+{
+	const struct file_place source = place_of(from_folder, from),
+				target = place_of(to_folder, to);
+	struct file_held held;
+	int rc = file_check_name(from);
+
+	if (!rc)
+		rc = file_check_name(to);
+	if (!rc)
+		rc = file_rename(files, &source, &target, 0, &held);
+	if (rc)
+		return rc;
+	*ticket = held.ticket;
+	*former = (struct reef_file_id){held.id.at, held.id.number};
+	return 0;
 }
 
 /* --- the end of a folder --- */
@@ -433,9 +458,11 @@ int reef_files_list(struct reef_files *files, struct reef_file_id folder,
 
 static const struct reef_file_id held = {0, FOLDER_HELD};
 
-static void name_ticket(char name[32], uint64_t ticket)
+struct file_place file_ticket_place(char name[FILE_TICKET_SIZE],
+				    uint64_t ticket)
 {
-	snprintf(name, 32, "%016llx", (unsigned long long)ticket);
+	snprintf(name, FILE_TICKET_SIZE, "%016llx", (unsigned long long)ticket);
+	return place_of(held, name);
 }
 
 int reef_files_hold(struct reef_files *files, struct reef_file_id folder,
@@ -444,15 +471,13 @@ int reef_files_hold(struct reef_files *files, struct reef_file_id folder,
 	/* Its upper half is the session. */
 	uint64_t number = file_new_link(reef_space_handle(files->space));
 	const struct file_place from = place_of(folder, name);
-	char as[32];
+	char as[FILE_TICKET_SIZE];
+	const struct file_place to = file_ticket_place(as, number);
 	int rc = file_check_name(name);
 
 	if (rc)
 		return rc;
-	name_ticket(as, number);
-	rc = file_rename(files, &from,
-			 &(const struct file_place){{held.at, held.number}, as},
-			 0);
+	rc = file_rename(files, &from, &to, 0, NULL);
 	if (!rc)
 		*ticket = number;
 	return rc == -EXDEV ? -EISDIR : rc;
@@ -460,10 +485,10 @@ int reef_files_hold(struct reef_files *files, struct reef_file_id folder,
 
 int reef_files_let_go(struct reef_files *files, uint64_t ticket)
 {
-	char name[32];
+	char name[FILE_TICKET_SIZE];
+	const struct file_place place = file_ticket_place(name, ticket);
 
-	name_ticket(name, ticket);
-	return reef_files_delete(files, held, name);
+	return file_delete(files, &place);
 }
 
 static int sweep_one(void *context, const char *name,

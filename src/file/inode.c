@@ -23,12 +23,17 @@
 
 /* --- the inode --- */
 
-uint64_t file_new_link(struct reef *reef)
+uint64_t file_new_links(struct reef *reef, uint32_t count)
 {
 	static _Atomic uint32_t given;
 
 	return (uint64_t)reef_session(reef) << 32 |
-	       (atomic_fetch_add(&given, 1) + 1);
+	       (atomic_fetch_add(&given, count) + 1);
+}
+
+uint64_t file_new_link(struct reef *reef)
+{
+	return file_new_links(reef, 1);
 }
 
 bool file_is_chunk_size(uint32_t chunk)

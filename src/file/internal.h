@@ -57,8 +57,9 @@ struct reef_file {
 
 /* --- inode.c --- */
 
-/* A number that is given once. */
+/* A number that is given once; and the first of several. */
 uint64_t file_new_link(struct reef *reef);
+uint64_t file_new_links(struct reef *reef, uint32_t count);
 bool file_is_chunk_size(uint32_t chunk);
 /* True if what was read is the head of an inode, though perhaps not of ours. */
 bool file_is_head(const struct file_head *head);
@@ -163,6 +164,7 @@ struct file_binding {
 	bool has_entry;
 	uint64_t version;	 /* of the entry */
 	struct file_entry entry; /* as it is in the directory */
+	uint64_t seen;		 /* the link of the entry's inode; 0: none */
 	/* Whose name it is: one of the two in the entry; 0: nobody's. */
 	uint64_t inode, link;
 	struct file_head head; /* of that one */
@@ -195,10 +197,9 @@ int file_bind(struct reef_files *files, const struct file_place *place,
  * entry that counts for nothing. */
 void file_drop_entry(struct reef_files *files, const struct file_place *place,
 		     const struct file_binding *binding);
-/* Take the file away that a rename has put another in place of, unless that is
- * done. */
-int file_destroy_former(struct reef_space *space,
-			const struct file_entry *entry);
+/* Delete or hold the file that a rename has put another in place of, unless
+ * that is done. The rename has happened. 1: it is held.  0: it is not. */
+int file_end_former(struct reef_space *space, const struct file_entry *entry);
 /* True if an allocation inside reef_enter found no room, and it was waited for.
  */
 bool file_await_room(struct reef_space *space, struct reef_patience *patience,
@@ -229,14 +230,25 @@ int file_list_names(struct reef_files *files, const struct file_folder *folder,
 
 /* --- rename.c --- */
 
+/* A file that another took the place of, and that lives on. */
+struct file_held {
+	uint64_t ticket; /* 0: there was none */
+	struct file_folder id;
+};
+/* held: what it is told of; NULL: the file whose place is taken is deleted. */
 int file_rename(struct reef_files *files, const struct file_place *from,
-		const struct file_place *to, uint32_t flags);
+		const struct file_place *to, uint32_t flags,
+		struct file_held *held);
 /* Bring the rename of an intent to its end, whose session has ended. */
 int file_finish_intent(struct reef_space *space,
 		       const struct file_intent *intent);
 
 /* --- folder.c --- */
 
+/* The place of a file without a name. */
+#define FILE_TICKET_SIZE 32u
+struct file_place file_ticket_place(char name[FILE_TICKET_SIZE],
+				    uint64_t ticket);
 /* Remove a folder whose name was looked up. -EAGAIN: try again. */
 int file_remove_folder(struct reef_files *files, const struct file_place *place,
 		       const struct file_binding *binding);

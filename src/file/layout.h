@@ -4,6 +4,7 @@
  *   entry      whose name it is: an inode, and the number of this binding. Of
  *              one that a rename put there also what it was before:
  *                inode, link | old link of that inode | former inode, link
+ *              Bit 0 of the former inode: it is held, not deleted (13)
  *   inode      one block: what never changes, then
  *                link  the number of the entry that counts; 0: deleted
  *                size  63 SHRINKING | shrinks 17 | bytes 46
@@ -62,6 +63,15 @@
  *     is renamed long after its caller died.
  * (11) Attributes are WRITTEN, a word each.
  * (12) (R10) Whatever is read from shared memory is checked by whoever uses it.
+ * (13) A rename may hold the former file, which lives on without a name, under
+ *     a *ticket*: the number that follows the rename's own. That has an entry
+ *     in folder 1 before the rename has its, and the former file's link becomes
+ *     the ticket only after the renamed file's link is the rename's: by whoever
+ *     would have deleted it. So the name is one file's or the other's, never
+ *     nobody's; and what is held is found by its ticket. An entry of folder 1
+ *     that counts for nothing yet goes only when the rename can happen no more,
+ *     or the former file has another link: the intent names the ticket to
+ *     whoever recovers it.
  *
  * Thread: any. */
 #ifndef REEF_FILE_LAYOUT_H
@@ -150,7 +160,9 @@ static inline uint64_t file_word_frozen(uint64_t word, uint32_t cut)
 #define FILE_INDEX_MAGIC UINT64_C(0x3178656469694652) /* "RFiidex1" */
 #define FILE_CHUNK_MAGIC UINT64_C(0x316b6e7568634652) /* "RFchunk1" */
 
-#define FILE_INTENT_MAGIC UINT64_C(0x31746e65746e4652) /* "RFntent1" */
+#define FILE_INTENT_MAGIC UINT64_C(0x32746e65746e4652) /* "RFntent2" */
+/* Of those without a ticket. */
+#define FILE_INTENT_MAGIC_1 UINT64_C(0x31746e65746e4652) /* "RFntent1" */
 
 #define FILE_IS_SCRATCH 1u
 #define FILE_IS_FOLDER 2u
@@ -212,6 +224,7 @@ struct file_intent {
 	uint32_t crc; /* of all else */
 	uint32_t reserved;
 	char from[256], to[256];
+	uint64_t ticket; /* of what it holds; 0: it holds nothing */
 };
 
 /* --- entries of the directory --- */
@@ -223,5 +236,18 @@ struct file_entry {
 	uint64_t from; /* the inode's link before; 0: it was made with `link` */
 	uint64_t former, former_link; /* 0: there was none */
 };
+
+#define FILE_FORMER_HELD UINT64_C(1)
+
+static inline uint64_t file_former_of(const struct file_entry *entry)
+{
+	return entry->former & ~FILE_FORMER_HELD;
+}
+
+/* The ticket that follows a rename's number, both of one session. */
+static inline uint64_t file_ticket_of(uint64_t link)
+{
+	return (link & ~(uint64_t)UINT32_MAX) | (uint32_t)(link + 1);
+}
 
 #endif

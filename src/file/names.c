@@ -9,7 +9,10 @@
  *
  * (1) Whoever changes the link of the file that an entry names, or the entry,
  *     has helped a rename under way to its end first, and has seen to it that
- *     the former file is gone: else it would come back. */
+ *     the former file is gone, or held: else it would come back.
+ * (2) Entry and links are READ one after the other. That a name is nobody's is
+ *     believed if a second look finds the same entry, and the same link in its
+ *     inode: else it may have been one file's, then the other's. */
 #include "file/internal.h"
 
 #include "base/mutant.h"
@@ -135,18 +138,41 @@ static int help_rename(struct reef *reef, struct file_binding *binding)
 	return 0;
 }
 
-int file_destroy_former(struct reef_space *space,
-			const struct file_entry *entry)
+/* What is lost, or was used for something else since, is gone. */
+static int pass_over_lost(int rc)
 {
+	return rc == -REEF_ELOST || index_is_nonsense(rc) ? 0 : rc;
+}
+
+static int destroy_former(struct reef_space *space,
+			  const struct file_entry *entry)
+{
+	uint64_t former = file_former_of(entry);
 	int rc;
 
-	if (!entry->former || REEF_MUTATED(FILE_FORMER_STAYS))
+	if (!former || REEF_MUTATED(FILE_FORMER_STAYS))
 		return 0;
-	rc = file_destroy(space, entry->former, entry->former_link);
+	rc = file_destroy(space, former, entry->former_link);
 	if (rc == 1)
-		(void)reef_free(space, entry->former, REEF_FREE_LATER);
-	/* What is lost, or was used for something else since, is gone. */
-	return rc >= 0 || rc == -REEF_ELOST || index_is_nonsense(rc) ? 0 : rc;
+		(void)reef_free(space, former, REEF_FREE_LATER);
+	return rc == 1 ? 0 : pass_over_lost(rc);
+}
+
+int file_end_former(struct reef_space *space, const struct file_entry *entry)
+{
+	uint64_t before, ticket = file_ticket_of(entry->link);
+	int rc;
+
+	if (!(entry->former & FILE_FORMER_HELD) ||
+	    REEF_MUTATED(FILE_HELD_DELETED))
+		return destroy_former(space, entry);
+	rc = index_cas(reef_space_handle(space),
+		       file_former_of(entry) + offsetof(struct file_head, link),
+		       entry->former_link, ticket, &before);
+	/* Another may have helped. */
+	if (rc == 0 && before == ticket)
+		rc = 1;
+	return pass_over_lost(rc);
 }
 
 /* A folder whose gate is GONE is nobody's, though it has a link still: whoever
@@ -173,6 +199,7 @@ static int resolve(struct reef_files *files, const struct file_folder *folder,
 {
 	struct reef *reef = reef_space_handle(files->space);
 	const struct file_entry *entry = &binding->entry;
+	uint64_t former = file_former_of(entry);
 	int rc = file_read_inode(reef, entry->inode, &binding->head);
 
 	binding->inode = 0;
@@ -183,24 +210,27 @@ static int resolve(struct reef_files *files, const struct file_folder *folder,
 	}
 	if (rc < 0)
 		return rc;
+	binding->seen = rc ? binding->head.link : 0;
 	if (rc == 1 && binding->head.link == entry->link) {
 		binding->inode = entry->inode;
 		binding->link = entry->link;
-		rc = change ? file_destroy_former(files->space, entry) : 0;
-		return rc ? rc : pass_over_gone(files->space, binding, change);
+		rc = change ? file_end_former(files->space, entry) : 0;
+		return rc < 0 ? rc
+			      : pass_over_gone(files->space, binding, change);
 	}
-	if (!entry->former)
+	if (!former)
 		return 0;
-	rc = file_read_inode(reef, entry->former, &binding->head);
+	rc = file_read_inode(reef, former, &binding->head);
 	if (rc == 1 && binding->head.link == entry->former_link) {
-		binding->inode = entry->former;
+		binding->inode = former;
 		binding->link = entry->former_link;
 	}
 	return rc < 0 ? rc : pass_over_gone(files->space, binding, change);
 }
 
-int file_look_up(struct reef_files *files, const struct file_place *place,
-		 bool change, struct file_binding *out)
+/* Read the entry of a name, if it has one. */
+static int get_entry(struct reef_files *files, const struct file_place *place,
+		     struct file_binding *out)
 {
 	struct reef_map_value value = {0};
 	uint8_t key[FILE_KEY_MAX];
@@ -215,9 +245,29 @@ int file_look_up(struct reef_files *files, const struct file_place *place,
 	if (!rc)
 		memcpy(&out->entry, value.bytes, sizeof(out->entry));
 	reef_map_value_free(&value);
-	if (rc)
-		return rc == -ENOENT ? 0 : rc;
-	return resolve(files, &place->folder, out, change);
+	return rc == -ENOENT ? 0 : rc;
+}
+
+int file_look_up(struct reef_files *files, const struct file_place *place,
+		 bool change, struct file_binding *out)
+{
+	uint64_t version = 0, seen = 0;
+	bool is_again;
+	int rc;
+
+	for (uint32_t i = 0; i < FILE_ATTEMPTS; i++) {
+		rc = get_entry(files, place, out);
+		if (rc || !out->has_entry)
+			return rc;
+		rc = resolve(files, &place->folder, out, change);
+		is_again = i && out->version == version && out->seen == seen;
+		if (rc || out->inode || is_again ||
+		    REEF_MUTATED(FILE_NOBODY_AT_ONCE))
+			return rc;
+		version = out->version;
+		seen = out->seen;
+	}
+	return -EBUSY;
 }
 
 /* --- make --- */

@@ -65,7 +65,7 @@ static int is_in_directory(struct reef_space *space, uint64_t address,
 	/* As the former of a rename under way it has its name still. */
 	return (binding.entry.inode == address &&
 		binding.entry.link == inode->head.id) ||
-	       (binding.entry.former == address &&
+	       (file_former_of(&binding.entry) == address &&
 		binding.entry.former_link == inode->head.id);
 }
 

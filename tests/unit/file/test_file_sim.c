@@ -615,20 +615,6 @@ static struct {
 	uint32_t counted, before, fill, died, deleted;
 } lost;
 
-/* How many blocks of a chunk's size there is room for. */
-static int count_room(struct reef_space *space, uint32_t *room)
-{
-	static uint64_t blocks[8192];
-	uint32_t count = 0;
-
-	while (count < 8192 && !reef_alloc(space, CHUNK, &blocks[count]))
-		count++;
-	*room = count;
-	while (count)
-		TRY(reef_free(space, blocks[--count], 0));
-	return 0;
-}
-
 static int dies_with_files(struct member *member)
 {
 	struct reef_space *space;
@@ -660,7 +646,7 @@ static int counts_room_before(struct member *member)
 
 	TRY(member_space(member, &space));
 	TRY(put_file(space, "other", 5));
-	TRY(count_room(space, &lost.before));
+	TRY(member_count_room(space, CHUNK, &lost.before));
 	lost.counted = 1;
 	return 0;
 }
@@ -712,7 +698,7 @@ static int counts_room_after(struct member *member)
 	TRY(member_await(member, &lost.deleted, 1));
 	TRY(reef_sleep(5 * SECOND));
 	TRY(member_space(member, &space));
-	TRY(count_room(space, &room));
+	TRY(member_count_room(space, CHUNK, &room));
 	/* Chunks of the heap that have a few blocks in them stay; a third of
 	 * the file would be more. */
 	WANT(lost.before > 1000 && room + LOST_CHUNKS / 3 >= lost.before);

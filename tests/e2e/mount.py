@@ -504,6 +504,88 @@ def check_odd_names(pool):
     pool.unmounted(process.send(signal.SIGTERM), one)
 
 
+# Replace a file by another, which is renamed over it, as often as said; the old
+# one is open all the while, and read afterwards.
+REPLACE = """
+import os, sys
+path, count = sys.argv[1], int(sys.argv[2])
+for i in range(1, count + 1):
+    with open(path, "rb") as old:
+        with open(path + ".new", "wb") as new:
+            new.write(b"%08d" % i * 100)
+        os.rename(path + ".new", path)
+        assert old.read() == b"%08d" % (i - 1) * 100, i
+"""
+
+# Look at a file and read it until standard input ends. What another mount replaced
+# and let go since it was opened, or looked at, is ESTALE.
+READ = """
+import errno, os, select, sys
+count = 0
+while not select.select([sys.stdin], [], [], 0)[0]:
+    try:
+        for _ in range(20):
+            os.stat(sys.argv[1])
+        with open(sys.argv[1], "rb") as stream:
+            found = stream.read()
+        assert len(found) == 800 and found == found[:8] * 100, found
+        if not count:
+            print("reads", flush=True)
+        count += 1
+    except OSError as error:
+        assert error.errno == errno.ESTALE, error
+"""
+
+
+def check_replaced_has_its_name(pool):
+    """A name whose file is open and replaced is one file's or the other's, as
+    all mounts see it, and stays so if that mount dies."""
+    pool.up()
+    process, one = pool.mount("one")
+    path = os.path.join(one, "name")
+    with open(path, "wb") as stream:
+        stream.write(b"%08d" % 0 * 100)
+    other, two = pool.mount("two")
+    readers = [subprocess.Popen([sys.executable, "-c", READ,
+                                 os.path.join(place, "name")],
+                                stdin=subprocess.PIPE,
+                                stdout=subprocess.PIPE)
+               for place in (one, two, two)]
+    try:
+        for reader in readers:
+            assert reader.stdout.readline() == b"reads\n"
+        run(sys.executable, "-c", REPLACE, path, "5000" if SOAK else "500")
+    finally:
+        for reader in readers:
+            reader.communicate(timeout=TIMEOUT_S)
+    assert [reader.returncode for reader in readers] == [0, 0, 0]
+    assert os.listdir(one) == ["name"], os.listdir(one)
+    pool.unmounted(process.send(signal.SIGTERM), one)
+    pool.unmounted(other.send(signal.SIGTERM), two)
+    for _ in range(20 if SOAK else 3):
+        process, one = pool.mount("one")
+        with open(path, "rb") as stream:
+            first = int(stream.read(8))
+        replacer = subprocess.Popen(
+            [sys.executable, "-c", REPLACE.replace("range(1, ", "range(%d, "
+                                                   % (first + 1)),
+             path, "1000000"], stderr=subprocess.DEVNULL)
+
+        def moves():
+            with open(path, "rb") as stream:
+                return int(stream.read(8)) > first + 3
+        try:
+            until("it is replaced", moves)
+        finally:
+            process.kill()
+            replacer.wait(timeout=TIMEOUT_S)
+        pool.gone(process)
+        run("fusermount3", "-u", one)
+        process, one = pool.mount("one")
+        assert "name" in os.listdir(one), os.listdir(one)
+        pool.unmounted(process.send(signal.SIGTERM), one)
+
+
 def check_cache(pool):
     """A directory on disk, through the pool: all of it is the disk's, whoever
     writes it, and the pool may go."""

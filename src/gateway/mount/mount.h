@@ -5,20 +5,18 @@
  * bytes, sizes and names are asked for at each call. Only the time of a change
  * is told when the file is flushed or closed. (2) A file that is deleted, or
  * that another takes the place of, lives on for those who have it open by this
- * mount (reef_files_hold). Who has it open by another gets ESTALE. One that
- * another takes the place of loses its name first: in between, and for good if
- * this process dies there, that name is nobody's. (3) When its
- * process dies the kernel fails every call with ENOTCONN until `fusermount3
- * -u`; in the pool nothing stands still, and files without a name go when the
- * space is mounted next. (4) A mount that is *alone* has been promised that
- * nobody else uses these files: (1) does not hold, the kernel keeps what was
- * read and written, and writes it later. A write that fails then, after the
- * program's call has returned, makes its file fail: each further question for
- * its bytes gets that error, and nobody reads what was there instead, until the
- * file is cut to nothing or nobody has it open. (5) The permissions, owner and
- * time of the directory itself are this mount's, and end with it. (6) Where the
- * memory of names is lost, and the space is revocable, they are made anew,
- * empty.
+ * mount (reef_files_hold, reef_files_replace). Who has it open by another gets
+ * ESTALE. (3) When its process dies the kernel fails every call with ENOTCONN
+ * until `fusermount3 -u`; in the pool nothing stands still, and files without a
+ * name go when the space is mounted next. (4) A mount that is *alone* has been
+ * promised that nobody else uses these files: (1) does not hold, the kernel
+ * keeps what was read and written, and writes it later. A write that fails
+ * then, after the program's call has returned, makes its file fail: each
+ * further question for its bytes gets that error, and nobody reads what was
+ * there instead, until the file is cut to nothing or nobody has it open. (5)
+ * The permissions, owner and time of the directory itself are this mount's, and
+ * end with it. (6) Where the memory of names is lost, and the space is
+ * revocable, they are made anew, empty.
  *
  * Thread: main, but for what says otherwise. */
 #ifndef REEF_GATEWAY_MOUNT_H

@@ -506,46 +506,71 @@ static void op_rmdir(fuse_req_t request, fuse_ino_t parent, const char *name)
 		       desk_errno(desk_run(mount, true, run_rmdir, &question)));
 }
 
-/* A file that is open here, and that another is to take the place of, loses its
- * name first. */
-static int free_target(struct desk *desk, const struct question *question)
+/* A file that is held is its node's, if that is open here; else it goes. Under
+ * the lock of its shard. */
+static void keep_held(struct desk *desk, struct mount *mount,
+		      struct reef_file_id id, uint64_t ticket)
+{
+	struct node *node = node_find(mount, id);
+
+	if (node && node->opens)
+		node->ticket = ticket;
+	else
+		(void)reef_files_let_go(desk->files, ticket);
+}
+
+static int rename_plainly(struct desk *desk, const struct question *question)
+{
+	return reef_files_rename(desk->files, question->node->id,
+				 question->name, question->to->id,
+				 question->to_name, question->flags);
+}
+
+/* Put a file in place of another, which lives on if it is open here. */
+static int replace(struct desk *desk, const struct question *question,
+		   struct reef_file_id target)
 {
 	struct mount *mount = question->mount;
-	struct reef_file_about source, target;
-	pthread_mutex_t *shard;
+	pthread_mutex_t *shard = node_shard(mount, target);
+	struct reef_file_id former;
+	uint64_t ticket = 0;
 	struct node *node;
-	int rc = reef_files_look(desk->files, question->to->id,
-				 question->to_name, &target);
+	int rc;
 
-	if (rc)
-		return rc == -ENOENT || rc == -REEF_ELOST ? 0 : rc;
-	rc = reef_files_look(desk->files, question->node->id, question->name,
-			     &source);
-	if (rc || target.type == REEF_FILE_FOLDER ||
-	    source.type == REEF_FILE_FOLDER ||
-	    source.id.number == target.id.number)
-		return rc;
-	shard = node_shard(mount, target.id);
 	pthread_mutex_lock(shard);
-	node = node_find(mount, target.id);
+	node = node_find(mount, target);
 	if (node && node->opens)
-		rc = take_name(desk, mount, question->to->id, question->to_name,
-			       &target);
+		rc = reef_files_replace(desk->files, question->node->id,
+					question->name, question->to->id,
+					question->to_name, &ticket, &former);
+	else
+		rc = rename_plainly(desk, question);
+	if (!rc && ticket && former.number == target.number) {
+		keep_held(desk, mount, target, ticket);
+		ticket = 0;
+	}
 	pthread_mutex_unlock(shard);
-	return rc == -ENOENT ? 0 : rc;
+	if (rc || !ticket)
+		return rc;
+	/* By then another mount had given the name to another file. */
+	shard = node_shard(mount, former);
+	pthread_mutex_lock(shard);
+	keep_held(desk, mount, former, ticket);
+	pthread_mutex_unlock(shard);
+	return 0;
 }
 
 static int run_rename(struct desk *desk, void *context)
 {
-	struct question *question = context;
-	int rc = 0;
+	const struct question *question = context;
+	struct reef_file_about target;
 
-	if (!(question->flags & REEF_FILE_NOREPLACE))
-		rc = free_target(desk, question);
-	return rc ? rc
-		  : reef_files_rename(desk->files, question->node->id,
-				      question->name, question->to->id,
-				      question->to_name, question->flags);
+	if (question->flags & REEF_FILE_NOREPLACE ||
+	    reef_files_look(desk->files, question->to->id, question->to_name,
+			    &target) ||
+	    target.type == REEF_FILE_FOLDER)
+		return rename_plainly(desk, question);
+	return replace(desk, question, target.id);
 }
 
 static void op_rename(fuse_req_t request, fuse_ino_t parent, const char *name,

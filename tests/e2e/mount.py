@@ -15,7 +15,7 @@ import sys
 import time
 
 from checks import Skipped, run_checks
-from pool_processes import TIMEOUT_S, Workers, until
+from pool_processes import TIMEOUT_S, Workers, prepare_child, until
 
 REEF, EXERCISE = (os.path.abspath(name) for name in sys.argv[1:3])
 SOAK = os.environ.get("REEF_SOAK") == "1"
@@ -441,6 +441,42 @@ def check_bad_input(pool):
     process.kill()
     pool.refused("mount", one, text="a mount died there; `fusermount3 -u`")
     run("fusermount3", "-u", one)
+
+
+def check_what_would_be_hidden(pool):
+    """Nothing is mounted over what somebody needs. If it were, then where
+    nobody else sees it."""
+    pool.up()
+    private = ["unshare", "--mount"] if os.getuid() == 0 else []
+    os.symlink("/", os.path.join(pool.home, "link"))
+    for place, text in (
+            ("/", "the root directory"),
+            (os.path.join(pool.home, "link"), "the root directory"),
+            (pool.home, "your home directory"),
+            (os.path.dirname(pool.home), "your home directory"),
+            (pool.run, "the sockets of reef"),
+            (os.path.dirname(pool.run), "the sockets of reef"),
+            (pool.data, "the data of reef"),
+            (os.path.dirname(REEF), "this program")):
+        for words in ((), ("--cache", pool.home)):
+            done = subprocess.run([*private, REEF, "mount", place, *words],
+                                  env=pool.environment(), check=False,
+                                  capture_output=True, timeout=TIMEOUT_S,
+                                  preexec_fn=prepare_child)
+            assert done.returncode == 1, done
+            assert text in done.stderr.decode(), done
+    # What is beside them, or in them, is nobody's; files there come back.
+    place = run_in(pool.home, "place")
+    process, _ = pool.mount("place")
+    assert process.error == "", process.error
+    pool.unmounted(process.send(signal.SIGTERM), place)
+    with open(os.path.join(place, "note"), "w", encoding="ascii") as stream:
+        stream.write("before")
+    process, _ = pool.mount("place")
+    assert "is not empty" in process.error, process.error
+    assert os.listdir(place) == []
+    pool.unmounted(process.send(signal.SIGTERM), place)
+    assert os.listdir(place) == ["note"]
 
 
 def blocks(process, thread, number):

@@ -1,6 +1,7 @@
 /* mount.c - `reef mount`: the files of a space as a directory. */
 #include "config.h"
 
+#include "base/system/paths.h"
 #include "cmd/cmd.h"
 #include "cmd/operate.h"
 
@@ -9,6 +10,7 @@
 #include "gateway/source/source.h"
 #endif
 
+#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
 #include <reef/reef.h>
@@ -97,6 +99,25 @@ static int make_space(struct serving *serving)
 	return rc ? operate_failed("mount", serving->space, rc) : 0;
 }
 
+/* Files in the directory are not lost, and mount(8) does not ask either: but
+ * who did not know of them is told. */
+static void tell_covered(const char *directory)
+{
+	DIR *rows = opendir(directory);
+	struct dirent *row;
+	bool found = false;
+
+	while (rows && !found && (row = readdir(rows)))
+		found = strcmp(row->d_name, ".") && strcmp(row->d_name, "..");
+	if (found)
+		operate_say("mount",
+			    "%s is not empty: what is in it is out of sight "
+			    "until it is unmounted",
+			    directory);
+	if (rows)
+		closedir(rows);
+}
+
 static int serve(const struct wish *wish, const struct reef_settings *settings)
 {
 	struct serving serving = {
@@ -129,6 +150,7 @@ static int serve(const struct wish *wish, const struct reef_settings *settings)
 	rc = make_space(&serving);
 	if (rc)
 		return rc;
+	tell_covered(serving.directory);
 	rc = mount_serve(&options);
 	if (rc == -ECANCELED) /* libfuse has said why */
 		return 1;
@@ -178,6 +200,7 @@ static int serve_source(const struct wish *wish,
 		return cmd_usage_error("mount", "a page is a power of two from "
 						"512 to 64K");
 	options.through.page_size = (uint32_t)page;
+	tell_covered(options.directory);
 	rc = source_serve(&options);
 	if (rc == -EINVAL)
 		return operate_say("mount", "one directory is inside the "
@@ -206,9 +229,62 @@ static int serve(const struct wish *wish, const struct reef_settings *settings)
 
 #endif
 
+/* True if a directory is `path`, or has it in it at any depth. */
+static bool has_inside(const struct stat *directory, const char *path)
+{
+	char *real = path ? realpath(path, NULL) : NULL, *slash = real;
+	struct stat above;
+	bool found = false;
+
+	while (slash && !found) {
+		found = !stat(real[0] ? real : "/", &above) &&
+			above.st_dev == directory->st_dev &&
+			above.st_ino == directory->st_ino;
+		slash = strrchr(real, '/');
+		if (slash)
+			*slash = '\0';
+	}
+	free(real);
+	return found;
+}
+
+/* What a mount puts out of sight that this machine, this user or the pool goes
+ * on needing. -1: nothing; otherwise the exit status. */
+static int check_hidden(const char *directory, const struct stat *self,
+			const struct reef_settings *settings)
+{
+	char *home = NULL;
+	int rc = reef_path_expand(NULL, "~", &home);
+	const struct {
+		const char *path, *what;
+	} needed[] = {
+		{rc ? NULL : home, "your home directory"},
+		{settings->run, "the sockets of reef"},
+		{settings->data, "the data of reef"},
+		{"/proc/self/exe", "this program"},
+	};
+
+	rc = -1;
+	if (has_inside(self, "/"))
+		rc = operate_say("mount",
+				 "%s is the root directory: all files of this "
+				 "machine would be out of sight",
+				 directory);
+	for (size_t i = 0; rc < 0 && i < sizeof(needed) / sizeof(*needed); i++)
+		if (has_inside(self, needed[i].path))
+			rc = operate_say("mount",
+					 "%s has %s in it, which would be out "
+					 "of sight; mount at a directory of "
+					 "its own",
+					 directory, needed[i].what);
+	free(home);
+	return rc;
+}
+
 /* Nothing is mounted over what is mounted there already: its files would be out
  * of sight. -1: go on; otherwise the exit status. */
-static int check_place(const char *directory)
+static int check_place(const char *directory,
+		       const struct reef_settings *settings)
 {
 	struct stat self, above;
 	char path[PATH_MAX];
@@ -229,7 +305,7 @@ static int check_place(const char *directory)
 				   "%s is in use: something is "
 				   "mounted there",
 				   directory);
-	return -1;
+	return check_hidden(directory, &self, settings);
 }
 
 int cmd_mount(int argc, char **argv)
@@ -278,7 +354,8 @@ int cmd_mount(int argc, char **argv)
 		rc = cmd_usage_error("mount", "--chunk and --alone do not go "
 					      "with --cache");
 	else
-		rc = check_place(reef_config_rest(settings.config, 0));
+		rc = check_place(reef_config_rest(settings.config, 0),
+				 &settings);
 	if (rc < 0)
 		rc = wish.source ? serve_source(&wish, &settings)
 				 : serve(&wish, &settings);

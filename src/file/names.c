@@ -522,13 +522,13 @@ static int delete_once(struct reef_files *files, const struct file_place *place)
 
 	reef_enter(reef);
 	rc = file_look_up(files, place, true, &binding);
-	if (rc == -REEF_ELOST) {
-		/* Whatever is left of it, nobody finds any more. */
-		file_drop_entry(files, place, &binding);
-		reef_leave(reef);
-		return 0;
-	}
-	if (!rc && !binding.inode) {
+	if (rc == -REEF_ELOST && binding.has_entry) {
+		/* Whatever is left of it, nobody finds any more. If a rename
+		 * was under way, the name was that file's, or the former's. */
+		rc = destroy_former(files->space, &binding.entry);
+		if (!rc)
+			file_drop_entry(files, place, &binding);
+	} else if (!rc && !binding.inode) {
 		file_drop_entry(files, place, &binding);
 		rc = -ENOENT;
 	} else if (!rc && binding.head.flags & FILE_IS_FOLDER) {

@@ -31,7 +31,8 @@
  *   -REEF_ECORRUPT  what is there is no file, or damaged
  *   -REEF_EDROPPED  (5)
  *   -REEF_ELOST     the node that has this part of the file died, or took it
- *                   back; a file whose first block is lost can be deleted
+ *                   back; a file whose first block is lost can be deleted,
+ *                   or another renamed over it
  * Errors of every call that changes something:
  *   -EACCES         only reading is granted
  *   -ENOSPC, -EDQUOT  there is no room in the pool, or in the space's quota

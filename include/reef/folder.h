@@ -101,8 +101,9 @@ REEF_API int reef_files_remove_folder(struct reef_files *files,
 				      struct reef_file_id folder,
 				      const char *name);
 /* Rename, as reef_file_rename; a folder may take the place of an empty one,
- * which goes first.  -EXDEV: a folder, into another folder.  -EISDIR, -ENOTDIR:
- * one of the two is a folder.  -ENOTEMPTY. */
+ * which goes first, and either that of a file which is lost.  -EXDEV: a folder,
+ * into another folder.  -EISDIR, -ENOTDIR: one of the two is a folder.
+ * -ENOTEMPTY. */
 REEF_API int reef_files_rename(struct reef_files *files,
 			       struct reef_file_id from_folder,
 			       const char *from, struct reef_file_id to_folder,

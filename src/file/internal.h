@@ -200,6 +200,10 @@ void file_drop_entry(struct reef_files *files, const struct file_place *place,
 /* Delete or hold the file that a rename has put another in place of, unless
  * that is done. The rename has happened. 1: it is held.  0: it is not. */
 int file_end_former(struct reef_space *space, const struct file_entry *entry);
+/* Make a name nobody's whose look_up was -REEF_ELOST, so that it can be
+ * another's: if a rename was under way, it was the lost file's, or the
+ * former's, who goes.  -REEF_ELOST: the names are lost. */
+int file_give_up_lost(struct reef_files *files, struct file_binding *binding);
 /* True if an allocation inside reef_enter found no room, and it was waited for.
  */
 bool file_await_room(struct reef_space *space, struct reef_patience *patience,

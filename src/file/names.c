@@ -175,6 +175,16 @@ int file_end_former(struct reef_space *space, const struct file_entry *entry)
 	return pass_over_lost(rc);
 }
 
+int file_give_up_lost(struct reef_files *files, struct file_binding *binding)
+{
+	int rc = binding->has_entry
+			 ? destroy_former(files->space, &binding->entry)
+			 : -REEF_ELOST;
+
+	binding->inode = 0;
+	return rc;
+}
+
 /* A folder whose gate is GONE is nobody's, though it has a link still: whoever
  * is to change its name takes that away. */
 static int pass_over_gone(struct reef_space *space,
@@ -522,10 +532,9 @@ static int delete_once(struct reef_files *files, const struct file_place *place)
 
 	reef_enter(reef);
 	rc = file_look_up(files, place, true, &binding);
-	if (rc == -REEF_ELOST && binding.has_entry) {
-		/* Whatever is left of it, nobody finds any more. If a rename
-		 * was under way, the name was that file's, or the former's. */
-		rc = destroy_former(files->space, &binding.entry);
+	if (rc == -REEF_ELOST) {
+		/* Whatever is left of it, nobody finds any more. */
+		rc = file_give_up_lost(files, &binding);
 		if (!rc)
 			file_drop_entry(files, place, &binding);
 	} else if (!rc && !binding.inode) {

@@ -312,6 +312,9 @@ static int rename_once(struct reef_files *files, const struct file_place *from,
 		rc = -ENOENT;
 	if (!rc)
 		rc = file_look_up(files, to, true, &move.target);
+	if (rc == -REEF_ELOST && move.source.inode &&
+	    !(flags & REEF_FILE_NOREPLACE))
+		rc = file_give_up_lost(files, &move.target);
 	if (!rc)
 		rc = check_types(&move, flags);
 	if (rc == 1) {

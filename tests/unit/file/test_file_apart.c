@@ -300,6 +300,18 @@ static int delete_one(struct reef_space *space, struct reef_files *files,
 	if (one->ticket) {
 		TRY(reef_files_let_go(files, one->ticket));
 		WANT_RC(reef_files_let_go(files, one->ticket), -ENOENT);
+	} else if (one->is_lost[INODE] && one->id.number % 2) {
+		/* Another may take its place. */
+		about = (struct reef_file_about){.chunk = CHUNK};
+		TRY(reef_files_make(files, root, "new", &about, &about));
+		WANT_RC(reef_files_rename(files, root, "new", root, one->name,
+					  REEF_FILE_NOREPLACE),
+			-REEF_ELOST);
+		TRY(reef_files_replace(files, root, "new", root, one->name,
+				       &ticket, &former));
+		WANT(!ticket);
+		TRY(reef_files_look(files, root, one->name, &about));
+		TRY(reef_files_delete(files, root, one->name));
 	} else {
 		TRY(reef_files_delete(files, root, one->name));
 		WANT_RC(reef_files_look(files, root, one->name, &about),

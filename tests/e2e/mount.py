@@ -369,6 +369,61 @@ def check_spill_is_taken_back(pool):
         pool.unmounted(process.send(signal.SIGTERM), one)
 
 
+def lose_some(pool, one, count):
+    """Make files, and let the lender take memory back until some of them are
+    lost and their names are not; which?"""
+    for _ in range(15):
+        os.makedirs(os.path.join(one, "in"), exist_ok=True)
+        paths = [os.path.join(one, "in" if i % 2 else "", str(i))
+                 for i in range(count)]
+        for path in paths:
+            if not os.path.exists(path):
+                with open(path, "wb") as stream:
+                    stream.write(b"x" * 8000)
+        pool.take_back("taken", "8M")
+        lost = []
+        for path in paths:
+            try:
+                with open(path, "rb"):
+                    pass
+            except FileNotFoundError:  # all names are
+                lost = []
+                break
+            except OSError as error:
+                assert error.errno == errno.EIO, error
+                lost.append(path)
+        if len(lost) > 3:
+            return lost
+    raise AssertionError("no file was lost without its name")
+
+
+def check_lost_is_deleted(pool):
+    """A file whose memory was taken back fails, and can be deleted, or
+    replaced; all others are as they were."""
+    pool.up()
+    pool.do("space", "create", "taken", "revocable")
+    process, one = pool.mount("one", "--space", "taken", "--chunk", "4K")
+    lost = lose_some(pool, one, 3000)
+    for path in lost:
+        assert os.stat(path).st_size == 0
+        fails(errno.EIO, os.truncate, path, 0)
+    fails(errno.EIO, os.rename, lost[0], os.path.join(one, "moved"))
+    with open(os.path.join(one, "new"), "wb") as stream:
+        stream.write(b"again")
+    os.rename(os.path.join(one, "new"), lost[0])
+    with open(lost[0], "rb") as stream:
+        assert stream.read() == b"again"
+    os.unlink(lost[1])
+    fails(errno.ENOENT, os.stat, lost[1])
+    with open(lost[1], "wb") as stream:
+        stream.write(b"again")
+    run("rm", "-r", os.path.join(one, "in"))
+    run("rm", *[path for path in lost if os.path.exists(path)])
+    for name in os.listdir(one):
+        os.stat(os.path.join(one, name))
+    pool.unmounted(process.send(signal.SIGTERM), one)
+
+
 def calls(model):
     try:
         with open(model, "rb") as stream:

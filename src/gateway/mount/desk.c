@@ -192,6 +192,8 @@ int desk_file(struct desk *desk, struct reef_file_id id, struct reef_file **out)
 	uint32_t i;
 	int rc;
 
+	if (id.at == LOST_AT)
+		return -REEF_ELOST;
 	for (i = 0; i < DESK_FILES; i++)
 		if (desk->open[i].file && desk->open[i].id.at == id.at &&
 		    desk->open[i].id.number == id.number) {

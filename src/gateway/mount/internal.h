@@ -21,6 +21,8 @@
 #define NODE_SHARDS 64u
 #define NODE_BUCKETS 4096u
 #define DESK_FILES 64u
+/* Where the id of a lost file's node says that it is: no block is there. */
+#define LOST_AT 1u
 
 /* A handle of the pool, for one question at a time. */
 struct desk {

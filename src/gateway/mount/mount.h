@@ -16,7 +16,9 @@
  * there instead, until the file is cut to nothing or nobody has it open. (5)
  * The permissions, owner and time of the directory itself are this mount's, and
  * end with it. (6) Where the memory of names is lost, and the space is
- * revocable, they are made anew, empty.
+ * revocable, they are made anew, empty. (7) A file or folder whose own memory
+ * is lost looks like an empty file that nobody can open: the kernel deletes, or
+ * renames over, only what it could look at.
  *
  * Thread: main, but for what says otherwise. */
 #ifndef REEF_GATEWAY_MOUNT_H

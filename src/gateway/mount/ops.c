@@ -84,14 +84,69 @@ struct question {
 	struct reef_file_about about;
 	uint32_t flags;
 	uint64_t size;
+	bool is_lost; /* the file is, and has its name still */
 };
+
+/* Stop at the name in question, or behind it. */
+static int see_lost(void *context, const char *name,
+		    const struct reef_file_about *about)
+{
+	struct question *question = context;
+
+	question->is_lost = !strcmp(name, question->name) && !about->id.at;
+	return strcmp(name, question->name) >= 0;
+}
+
+/* Find out whether a name is there whose file is lost: then it is listed. The
+ * list begins a little before it. */
+static int look_for_lost(struct desk *desk, struct question *question)
+{
+	char after[REEF_FILE_NAME_MAX + 1];
+	size_t size = strlen(question->name);
+	int rc;
+
+	snprintf(after, sizeof(after), "%s", question->name);
+	if ((uint8_t)after[size - 1] > 1) {
+		after[size - 1]--;
+		memset(after + size, 0xff, sizeof(after) - 1 - size);
+		size = sizeof(after) - 1;
+	} else {
+		size--;
+	}
+	after[size] = '\0';
+	rc = reef_files_list(desk->files, question->node->id, after, see_lost,
+			     question);
+	return rc < 0 ? rc : question->is_lost ? 0 : -REEF_ELOST;
+}
 
 static int run_look(struct desk *desk, void *context)
 {
 	struct question *question = context;
+	int rc = reef_files_look(desk->files, question->node->id,
+				 question->name, &question->about);
 
-	return reef_files_look(desk->files, question->node->id, question->name,
-			       &question->about);
+	return rc == -REEF_ELOST ? look_for_lost(desk, question) : rc;
+}
+
+/* An id that is no file's, of a name in a folder. */
+static struct reef_file_id lost_id(struct reef_file_id folder, const char *name)
+{
+	uint64_t hash = folder.number ^ UINT64_C(0xcbf29ce484222325);
+
+	for (; *name; name++)
+		hash = (hash ^ (uint8_t)*name) * UINT64_C(0x100000001b3);
+	return (struct reef_file_id){LOST_AT, hash | UINT64_C(1) << 63};
+}
+
+/* What is told of a file that is lost. */
+static struct reef_file_about about_lost(const struct mount *mount,
+					 struct reef_file_id id)
+{
+	return (struct reef_file_about){.id = id,
+					.type = REEF_FILE_REGULAR,
+					.mode = 0600,
+					.user = mount->top.user,
+					.group = mount->top.group};
 }
 
 static void op_lookup(fuse_req_t request, fuse_ino_t parent, const char *name)
@@ -104,6 +159,9 @@ static void op_lookup(fuse_req_t request, fuse_ino_t parent, const char *name)
 	 * makes files: DuckDB looks for thousands of them in a sort. */
 	const struct fuse_entry_param absent = {.entry_timeout = BELIEF};
 
+	if (!rc && question.is_lost)
+		question.about =
+			about_lost(mount, lost_id(question.node->id, name));
 	if (rc == -ENOENT && mount->options->alone)
 		fuse_reply_entry(request, &absent);
 	else if (rc)
@@ -161,6 +219,11 @@ static int run_about(struct desk *desk, void *context)
 
 	if (question->node == &question->mount->root)
 		return about_top(question, false);
+	if (question->node->id.at == LOST_AT) {
+		question->about =
+			about_lost(question->mount, question->node->id);
+		return 0;
+	}
 	rc = reef_files_about(desk->files, question->node->id,
 			      &question->about);
 	if (!rc && question->node->is_changed)
@@ -259,6 +322,8 @@ static void op_setattr(fuse_req_t request, fuse_ino_t number, struct stat *wish,
 	}
 	if (!rc)
 		rc = desk_run(mount, false, run_about, &question);
+	if (question.node->id.at == LOST_AT)
+		rc = -REEF_ELOST;
 	if (!rc)
 		wish_attributes(&question, wish, which);
 	if (!rc && question.flags)

@@ -138,7 +138,8 @@ static void prepare(struct move *move, bool holds)
 
 	move->entry = (struct file_entry){
 		.inode = move->source.inode,
-		.link = twice ? move->source.link : file_new_links(reef, 2),
+		.link = twice ? move->source.link
+			      : file_new_links(reef, holds ? 2 : 1),
 		.from = twice ? 0 : move->source.link,
 		.former = move->target.inode,
 		.former_link = move->target.inode ? move->target.link : 0,

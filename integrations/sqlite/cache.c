@@ -145,11 +145,19 @@ static bool join_pool(struct cache *cache, uint32_t page_size)
 
 /* --- the file --- */
 
-/* Find out which file it is, as long as its name leads there. */
+/* Find out which file it is, as long as its name leads there. The first time
+ * SQLite says whether it does: the name may have become another file's since it
+ * was opened. */
 static bool identify(struct cache *cache, const struct disk_file *now)
 {
+	int has_moved = 0;
+
 	if (cache->is_known)
 		return !memcmp(&now->file, &cache->file, sizeof(now->file));
+	(void)cache->under->pMethods->xFileControl(
+		cache->under, SQLITE_FCNTL_HAS_MOVED, &has_moved);
+	if (has_moved)
+		return false;
 	cache->file = now->file;
 	cache->is_known = true;
 	cache->is_remote = now->is_remote;
@@ -280,6 +288,15 @@ int cache_read(struct cache *cache, void *to, int size, sqlite3_int64 at)
 
 /* --- writing --- */
 
+/* Before the first change under a lock. Nobody else writes from here on; but
+ * who brings a WAL's pages into the file may have looked at it long ago, and
+ * another may have done so meanwhile. */
+static void begin_writing(struct cache *cache)
+{
+	if (!cache->has_written)
+		cache_check(cache);
+}
+
 static int write_under(struct cache *cache, const void *from, int size,
 		       sqlite3_int64 at)
 {
@@ -293,6 +310,7 @@ int cache_write(struct cache *cache, const void *from, int size,
 	uint64_t token = 0;
 	int rc, result;
 
+	begin_writing(cache);
 	if (!is_page(cache, size, at)) {
 		cache->is_valid = false;
 		return write_under(cache, from, size, at);
@@ -329,12 +347,29 @@ static int cut_under(void *context)
 	return 0;
 }
 
+/* True if that is the size which the file has: who brings all of a WAL into it
+ * cuts it in the end, mostly to that. */
+static bool has_size(struct cache *cache, sqlite3_int64 size)
+{
+	sqlite3_int64 now = -1;
+
+	return cache->under->pMethods->xFileSize(cache->under, &now) ==
+		       SQLITE_OK &&
+	       now == size;
+}
+
 int cache_truncate(struct cache *cache, sqlite3_int64 size)
 {
 	struct cut cut = {.cache = cache, .size = size};
 	bool changed = false;
 	int rc = 0;
 
+	begin_writing(cache);
+	if (has_size(cache, size)) {
+		cut_under(&cut);
+		cache->is_valid = cache->is_valid && cut.result == SQLITE_OK;
+		return cut.result;
+	}
 	if (cache->is_valid)
 		rc = reef_pages_change(cache->pages, &cache->file, cut_under,
 				       &cut, &changed);

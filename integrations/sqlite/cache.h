@@ -4,7 +4,8 @@
  * (1) A *state* of the file is its size, its times and its change counter.
  *     Pages of the pool are used only while the file has the state for which
  *     their generation was noted: this process looks at the file whenever
- *     SQLite begins to read it under a lock. A process without the extension
+ *     SQLite begins to read it under a lock, and before it is the first to
+ *     write under one. A process without the extension
  *     that writes the file leaves another state, and so a new generation.
  * (2) Times pass in ticks of the kernel: a file that was written a moment ago
  *     may be written again without another time. So a state is noted only when

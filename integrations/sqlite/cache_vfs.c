@@ -8,6 +8,7 @@
  *
  * When the file is looked at: where SQLite takes a lock to read. That is SHARED
  * of the file; with a WAL, where the file stays locked, one of the read marks.
+ * And where it begins to write, as a checkpoint takes none of these.
  * When what was written is noted: before the lock of a writer is given, which
  * with a WAL is that of the checkpoint. */
 #include "integrations/sqlite/cache.h"

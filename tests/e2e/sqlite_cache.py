@@ -6,9 +6,12 @@ to preload."""
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import threading
+import time
 
 from checks import Skipped, run_checks
 from pool_processes import TIMEOUT_S, Pool, prepare_child, until
@@ -72,28 +75,40 @@ class Databases(Pool):
 class Reader:
     """A process that has a database open and reads it when asked."""
 
-    def __init__(self, pool, **more):
+    def __init__(self, pool, *words, **more):
         self.child = subprocess.Popen(
-            [PYTHON, WORKER, EXTENSION, "hold", pool.path],
+            [PYTHON, WORKER, EXTENSION, "hold", pool.path, *words],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             env=pool.environment(**more), preexec_fn=prepare_child)
+        assert self.child.stdout.readline() == "open\n"
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
         self.child.kill()
-        self.child.communicate()
+        self.child.wait()
+        self.child.stdin.close()
+        self.child.stdout.close()
+
+    def do(self, line):
+        """Execute a statement."""
+        self.child.stdin.write(line + "\n")
+        self.child.stdin.flush()
+        answer = self.child.stdout.readline()
+        assert answer, "the reader has ended: %s" % self.child.wait(TIMEOUT_S)
+        return json.loads(answer)
 
     def read(self):
         """The number that all rows have, and what is told of the cache."""
-        self.child.stdin.write("read\n")
-        self.child.stdin.flush()
-        line = self.child.stdout.readline()
-        assert line, "the reader has ended: %s" % self.child.wait(TIMEOUT_S)
-        value, torn, stats = json.loads(line)
-        assert not torn, line
+        value, torn, stats = self.do("read")
+        assert not torn, (value, torn)
         return value, stats
+
+    def close(self):
+        """Close the database, and end."""
+        self.child.stdin.close()
+        assert self.child.wait(TIMEOUT_S) == 0
 
     def caches(self):
         """Read until it does so from the pool alone."""
@@ -260,6 +275,68 @@ def check_plain_same_tick(pool):
         assert stats["fills"] > 50, stats
 
 
+def check_checkpoint_of_another(pool):
+    """Two bring pages from the WAL into the file, one of them without the
+    extension, while the other has a snapshot open, or before it closes: what
+    it notes then is not that the first one's pages are in the pool."""
+    need_python(pool)
+    pool.up()
+    pool.make("wal")
+    with Reader(pool) as one:
+        one.caches()
+        pool.plain("update t set v = v + 1")
+        one.do("begin")
+        one.do("select count(*) from done")
+        pool.plain("pragma wal_checkpoint")
+        one.do("insert into done values (1, 1)")
+        one.do("commit")
+        one.do("pragma wal_checkpoint")
+        with Reader(pool) as other:
+            assert other.read()[0] == 1
+            other.caches()
+        # A checkpoint does not cost the pages that it does not write.
+        one.do("insert into done values (1, 2)")
+        one.do("pragma wal_checkpoint")
+        with Reader(pool) as other:
+            value, stats = other.read()
+            assert value == 1 and stats["misses"] < 5, (value, stats)
+        one.caches()
+        # The last who closes it brings the rest of the WAL into the file.
+        pool.plain("update t set v = v + 1; pragma wal_checkpoint; "
+                   "insert into done values (2, 2)")
+        one.close()
+    assert not os.path.exists(pool.path + "-wal")
+    with Reader(pool) as other:
+        assert other.read()[0] == 2
+    pool.whole()
+
+
+def check_another_by_that_name(pool):
+    """A file takes the name of one that is open and that nobody has read yet,
+    as a backup does that is restored: each is read as it is, and neither's
+    pages are the other's, though both have had as many changes."""
+    need_python(pool)
+    pool.up()
+    pool.make()
+    backup = pool.path + ".backup"
+    shutil.copy(pool.path, backup)
+    pool.plain("update t set v = 1")
+    subprocess.run(["sqlite3", backup, "update t set v = 2"], check=True,
+                   timeout=TIMEOUT_S)
+    with Reader(pool, "late") as one, Reader(pool) as two:
+        two.caches()
+        os.rename(backup, pool.path)
+        until("an older state", lambda: time.time() - os.stat(
+            pool.path).st_ctime > 0.1)
+        one.do("select reef_prime()")
+        assert one.read()[0] == 1
+        assert two.read()[0] == 1
+        with Reader(pool) as other:
+            assert other.read()[0] == 2
+            other.caches()
+            assert other.read()[0] == 2
+
+
 def check_pool_killed(pool):
     """The pool dies as by a loss of power: the database goes on, and is whole;
     the next pool is filled anew."""
@@ -299,6 +376,57 @@ def check_revoked(pool):
         assert reader.read()[0] == 14
         reader.caches()
     pool.whole()
+
+
+class Taker(threading.Thread):
+    """A lender that takes all its memory back, again and again."""
+
+    def __init__(self, pool):
+        super().__init__()
+        self.pool, self.over, self.taken = pool, threading.Event(), 0
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.join()
+
+    def run(self):
+        node, = self.pool.nodes()
+        while not self.over.wait(0.05):
+            done = self.pool.ask("node", "reclaim", node, "128M")
+            self.taken += done.returncode == 0
+
+
+def check_revoked_all_the_time(pool):
+    """All of it, every 50 ms, under readers and writers, and under whoever
+    primes: nothing wrong; and in the end the pool is full again."""
+    need_python(pool)
+    pool.start("up", "up", "--lend", "128M", "--extent-size", "8M",
+               "--revoke-notice", "20ms").saw("is up.")
+    for journal in ("delete", "wal"):
+        if os.path.exists(pool.path):
+            os.remove(pool.path)
+        pool.make(journal)
+        with Taker(pool) as taker, Reader(pool) as one:
+            workers = [pool.worker("watch", 60 * SOAK) for _ in range(2)]
+            workers += [pool.worker("bump", kind, who, 10 * SOAK)
+                        for who, kind in enumerate(("cached", "cached"))]
+            primed = 0
+            while any(worker.child.poll() is None for worker in workers):
+                primed += one.do("prime")[0]
+                one.read()
+            for worker in workers:
+                assert worker.end() == 0, (worker.out, worker.error)
+            assert taker.taken and primed, (taker.taken, primed)
+            assert one.read()[0] == 20 * SOAK
+        pool.plain("pragma wal_checkpoint(truncate)")
+        with Reader(pool) as one:
+            assert one.read()[0] == 20 * SOAK
+            one.caches()
+        pool.whole()
 
 
 def check_stopped(pool):

@@ -20,8 +20,9 @@ def plain(path=DATABASE):
     return db
 
 
-def cached(path=DATABASE, more=""):
-    """A connection by the VFS, that keeps nearly no pages itself."""
+def cached(path=DATABASE, more="", is_late=False):
+    """A connection by the VFS, that keeps nearly no pages itself. is_late: it
+    has executed nothing yet."""
     loader = sqlite3.connect(":memory:")
     loader.enable_load_extension(True)
     loader.load_extension(EXTENSION)
@@ -29,8 +30,9 @@ def cached(path=DATABASE, more=""):
     db = sqlite3.connect("file:%s?vfs=reefcache%s" % (path, more), uri=True,
                          timeout=BUSY_S, isolation_level=None)
     db.text_factory = bytes
-    db.execute("pragma synchronous=off")
-    db.execute("pragma cache_size=4")
+    if not is_late:
+        db.execute("pragma synchronous=off")
+        db.execute("pragma cache_size=4")
     return db
 
 
@@ -169,12 +171,30 @@ def run_tick(count):
     print(json.dumps(stats(reader)))
 
 
-def run_hold():
-    """Read when told to; a line for each."""
-    db = cached()
-    for _ in sys.stdin:
-        value, rows = look(db)
-        print(json.dumps([value, len(rows), stats(db)]), flush=True)
+def prime(db):
+    """How many pages came into the pool. A lock that others have is not waited
+    for there."""
+    try:
+        return db.execute("select reef_prime()").fetchone()[0]
+    except sqlite3.OperationalError as error:
+        assert "locked" in str(error), error
+        return 0
+
+
+def run_hold(late=False):
+    """Read when told to, or execute a statement; a line for each. late: the
+    file is open, and was not looked at."""
+    db = cached(is_late=bool(late))
+    print("open", flush=True)
+    for line in sys.stdin:
+        if line == "read\n":
+            value, rows = look(db)
+            print(json.dumps([value, len(rows), stats(db)]), flush=True)
+        elif line == "prime\n":
+            print(json.dumps([prime(db)]), flush=True)
+        else:
+            print(json.dumps(db.execute(line).fetchall()), flush=True)
+    db.close()
 
 
 if MODE == "can":

@@ -218,6 +218,7 @@ static void close_desk(struct desk *desk)
 	reef_pages_close(desk->pages);
 	reef_space_close(desk->space);
 	reef_close(desk->reef);
+	free(desk->room);
 	free(desk);
 }
 
@@ -248,8 +249,11 @@ static int open_desk(struct desk *desk)
 		.flags = REEF_SPACE_CREATE | REEF_SPACE_REVOCABLE,
 		.token = options->token,
 	};
-	int rc = reef_open(options->pool, &of_pool, &desk->reef);
+	int rc;
 
+	desk->room = malloc(options->page_size);
+	rc = desk->room ? reef_open(options->pool, &of_pool, &desk->reef)
+			: -ENOMEM;
 	if (rc)
 		return rc;
 	/* Who has a token need not be allowed to make it. */

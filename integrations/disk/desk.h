@@ -18,6 +18,7 @@ struct desk {
 	struct reef *reef;
 	struct reef_space *space;
 	struct reef_pages *pages;
+	uint8_t *room;	/* for one page */
 	uint32_t epoch; /* in which it was opened: (1) */
 	int failed;	/* while it was used; 0: it did not */
 	struct desk *next;

@@ -105,6 +105,21 @@ static struct table_slot *find_slot(struct table *table, int fd,
 	return NULL;
 }
 
+/* True if a file is on a file system that has a directory of ours: so it may get
+ * a name in there, or has one already. */
+static bool is_beside(int fd)
+{
+	struct stat about, directory;
+
+	if (fstat(fd, &about))
+		return false;
+	for (uint32_t i = 0; options.directories[i]; i++)
+		if (!stat(options.directories[i], &directory) &&
+		    directory.st_dev == about.st_dev)
+			return true;
+	return false;
+}
+
 /* --- trust --- */
 
 struct state {
@@ -484,6 +499,8 @@ static bool tell_begin(struct through_write *write, int fd)
 	flags = fcntl(fd, F_GETFL);
 	if (flags < 0 || flags & O_APPEND)
 		return false;
+	write->fd = fd;
+	write->is_direct = flags & O_DIRECT;
 	write->desk = desk_take();
 	if (!write->desk)
 		return false;
@@ -521,6 +538,8 @@ void through_begin(struct through_write *write, int fd, const char *path,
 	 * place, until through_end. */
 	table_begin(table, NULL);
 	write->slot = find_slot(table, path ? -1 : fd, &file.file);
+	if (!write->slot && how == THROUGH_MAPPED && is_beside(fd))
+		write->slot = table_find(table, &file.file, "");
 	write->is_counted = true;
 	/* Another file's by now: it has none. */
 	if (write->slot && !table_hold(write->slot, &file.file))
@@ -536,7 +555,7 @@ void through_begin(struct through_write *write, int fd, const char *path,
 	} else {
 		table_begin(table, write->slot);
 		table_let_go(write->slot);
-		write->is_counted = how != THROUGH_OFF;
+		write->is_counted = how < THROUGH_OFF;
 		count(&table->counts.untold);
 	}
 out:
@@ -561,24 +580,41 @@ static int forget_pages(struct through_write *write)
 	return 0;
 }
 
+/* What a page is that was written; NULL: not all of it was, or it is not known.
+ * The program's memory may have changed while the kernel took it from there, or
+ * since, by another thread. So it is read from the file: another who writes it
+ * takes our marker first. What does not go by the kernel's memory is not to be
+ * changed meanwhile, as with any disk that is written that way. */
+static const uint8_t *find_written(const struct through_write *write,
+				   uint64_t from, const uint8_t *bytes,
+				   uint64_t done)
+{
+	const size_t size = options.page_size;
+	uint8_t *room = write->desk->room;
+
+	if (!bytes || from < write->at || from + size > write->at + done)
+		return NULL;
+	if (write->is_direct || options.is_calm)
+		return bytes + (from - write->at);
+	return options.pread(write->fd, room, size, (off_t)from) ==
+			       (ssize_t)size
+		       ? room
+		       : NULL;
+}
+
 /* Tell the pool what was written, page by page. */
 static int tell_end(struct through_write *write, const uint8_t *bytes,
 		    uint64_t done)
 {
 	const uint64_t size = options.page_size;
 	const uint64_t first = write->at / size;
-	const uint8_t *whole;
-	uint64_t from;
 	int rc = 0, one;
 
 	for (uint32_t i = 0; i < write->count; i++) {
-		from = (first + i) * size;
-		whole = bytes && from >= write->at &&
-					from + size <= write->at + done
-				? bytes + (from - write->at)
-				: NULL;
 		one = reef_pages_write(write->desk->pages, &write->file,
-				       first + i, write->tokens[i], whole);
+				       first + i, write->tokens[i],
+				       find_written(write, (first + i) * size,
+						    bytes, done));
 		rc = rc ? rc : one;
 	}
 	return rc == -ESTALE ? forget_pages(write) : rc;

@@ -35,6 +35,7 @@ struct through_options {
 	uint64_t size_max;  /* of a new cover; 0: pages.h's */
 	uint32_t page_size; /* 0: 8 KiB */
 	bool verify;	    /* compare each hit with the disk */
+	bool is_calm;	    /* nobody changes memory that is being written */
 	/* How the file itself is reached, past whoever stands before it. */
 	ssize_t (*pread)(int fd, void *to, size_t size, off_t at);
 	/* A hit was not what is on disk; the file is not cached any more. May
@@ -70,6 +71,9 @@ enum through_how {
 			 */
 	THROUGH_UNTOLD, /* some change of it */
 	THROUGH_OFF,	/* changes that nobody sees end: it is not cached */
+	THROUGH_MAPPED, /* the same by memory, of which its times do not tell
+			 * either: also if it comes to be ours later, by
+			 * another name */
 };
 
 /* A write that is under way. */
@@ -77,6 +81,8 @@ struct through_write {
 	struct table_slot *slot; /* NULL: the file has none */
 	bool is_counted;	 /* table_begin was called */
 	struct desk *desk;	 /* told: the pool's handle */
+	int fd;			 /* told */
+	bool is_direct;		 /* past the kernel's cache */
 	struct reef_page_file file;
 	uint64_t at, size;
 	uint32_t count;

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <linux/openat2.h>
 #include <pthread.h>
 #include <spawn.h>
 #include <stdarg.h>
@@ -17,23 +18,33 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* From now on nobody sees what is written: (1). */
-static void turn_off(int fd)
+static void turn_off_by(int fd, enum through_how how)
 {
 	struct through_write write;
 
 	if (!preload_is_on() || fd < 0)
 		return;
-	through_begin(&write, fd, NULL, THROUGH_OFF, 0, 0);
+	through_begin(&write, fd, NULL, how, 0, 0);
 	through_end(&write, NULL, 0);
 }
 
-/* The same, if it can be written that way. */
-static void turn_off_written(int fd)
+/* From now on nobody sees what is written: (1). */
+static void turn_off(int fd)
+{
+	turn_off_by(fd, THROUGH_OFF);
+}
+
+/* True if a file can be written by that descriptor. */
+static bool is_writable(int fd)
 {
 	int flags = preload_is_on() ? fcntl(fd, F_GETFL) : -1;
 
-	if (flags >= 0 && (flags & O_ACCMODE) != O_RDONLY)
+	return flags >= 0 && (flags & O_ACCMODE) != O_RDONLY;
+}
+
+static void turn_off_written(int fd)
+{
+	if (is_writable(fd))
 		turn_off(fd);
 }
 
@@ -92,19 +103,21 @@ EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
 
 /* --- opening --- */
 
-/* A file is opened as it is, and cut then: who is to be told is the file that
- * was opened, not what the path was before. */
-static int open_at(int folder, const char *path, int flags, mode_t mode)
+/* True if a file is cut when it is opened with these flags. Then it is opened
+ * as it is, and cut after that: who is to be told is the file that was opened,
+ * not what the path was before. */
+static bool is_cut(int flags)
 {
-	bool cuts = preload_is_on() && flags & O_TRUNC &&
-		    (flags & O_ACCMODE) != O_RDONLY && !(flags & O_PATH);
-	struct stat about;
-	int fd, rc;
-	NEXT(openat64)
+	return preload_is_on() && flags & O_TRUNC &&
+	       (flags & O_ACCMODE) != O_RDONLY && !(flags & O_PATH);
+}
 
-	fd = call_openat64(folder, path, cuts ? flags & ~O_TRUNC : flags, mode);
-	if (fd < 0)
-		return fd;
+/* A file was opened, and is to be cut, or not. */
+static int opened(int fd, bool cuts)
+{
+	struct stat about;
+	int rc;
+
 	preload_own(fd, preload_is_on());
 	/* libc writes there by itself. */
 	if (fd <= STDERR_FILENO)
@@ -117,6 +130,16 @@ static int open_at(int folder, const char *path, int flags, mode_t mode)
 	close(fd);
 	errno = rc;
 	return -1;
+}
+
+static int open_at(int folder, const char *path, int flags, mode_t mode)
+{
+	bool cuts = is_cut(flags);
+	int fd;
+	NEXT(openat64)
+
+	fd = call_openat64(folder, path, cuts ? flags & ~O_TRUNC : flags, mode);
+	return fd < 0 ? fd : opened(fd, cuts);
 }
 
 static mode_t mode_of(int flags, va_list arguments)
@@ -249,8 +272,9 @@ EXPORT void *mmap64(void *at, size_t size, int protection, int flags, int fd,
 
 	/* What can be written later, by mprotect, counts. */
 	if (!(flags & MAP_ANONYMOUS) &&
-	    (type == MAP_SHARED || type == MAP_SHARED_VALIDATE))
-		turn_off_written(fd);
+	    (type == MAP_SHARED || type == MAP_SHARED_VALIDATE) &&
+	    is_writable(fd))
+		turn_off_by(fd, THROUGH_MAPPED);
 	return call_mmap64(at, size, protection, flags, fd, offset);
 }
 
@@ -348,8 +372,8 @@ EXPORT int io_queue_init(int count, void *context)
 
 /* --- calls by number --- */
 
-/* What a call by number changes. -1: nothing; *path: a file by its path. */
-static int changed_by(long number, const long *words, const char **path)
+/* What a call by number changes; -1: nothing. */
+static int changed_by(long number, const long *words)
 {
 	switch (number) {
 	case SYS_write:
@@ -364,41 +388,95 @@ static int changed_by(long number, const long *words, const char **path)
 	case SYS_copy_file_range:
 	case SYS_splice:
 		return (int)words[2];
-	case SYS_truncate:
-#ifdef SYS_open
-	case SYS_open:
-	case SYS_creat:
-#endif
-		*path = (const char *)words[0];
-		return -1;
-	case SYS_openat:
-	case SYS_openat2:
-		*path = (const char *)words[1];
-		return -1;
+	case SYS_ioctl:
+		return preload_ioctl_changes((unsigned long)words[1])
+			       ? (int)words[0]
+			       : -1;
 	default:
 		return -1;
+	}
+}
+
+/* openat2(2) */
+static long open_by_how(const long *words)
+{
+	const size_t size = (size_t)words[3];
+	struct open_how how;
+	bool cuts = false;
+	long fd;
+	NEXT(syscall)
+
+	/* Another size is that of another kernel, which says so. */
+	if (size == sizeof(how)) {
+		memcpy(&how, (const void *)words[2], size);
+		cuts = is_cut((int)how.flags);
+		how.flags &= cuts ? ~(uint64_t)O_TRUNC : ~UINT64_C(0);
+	}
+	fd = call_syscall(SYS_openat2, words[0], words[1],
+			  cuts ? (long)&how : words[2], size);
+	return fd < 0 ? fd : opened((int)fd, cuts);
+}
+
+/* Calls that are made as by their names. False: it is none of them. */
+static bool call_by_name(long number, const long *words, long *result)
+{
+	switch (number) {
+#ifdef SYS_open
+	case SYS_open:
+		*result = open_at(AT_FDCWD, (const char *)words[0],
+				  (int)words[1], (mode_t)words[2]);
+		return true;
+	case SYS_creat:
+		*result = creat((const char *)words[0], (mode_t)words[1]);
+		return true;
+	case SYS_dup2:
+		*result = dup2((int)words[0], (int)words[1]);
+		return true;
+#endif
+	case SYS_openat:
+		*result = open_at((int)words[0], (const char *)words[1],
+				  (int)words[2], (mode_t)words[3]);
+		return true;
+	case SYS_openat2:
+		*result = open_by_how(words);
+		return true;
+	case SYS_truncate:
+		*result = truncate((const char *)words[0], words[1]);
+		return true;
+	case SYS_dup:
+		*result = dup((int)words[0]);
+		return true;
+	case SYS_dup3:
+		*result = dup3((int)words[0], (int)words[1], (int)words[2]);
+		return true;
+	case SYS_fcntl:
+		*result = fcntl((int)words[0], (int)words[1], words[2]);
+		return true;
+	case SYS_io_uring_setup:
+	case SYS_io_setup:
+		errno = ENOSYS;
+		*result = -1;
+		return true;
+	default:
+		return false;
 	}
 }
 
 static long call_by_number(long number, const long *words)
 {
 	struct through_write write;
-	const char *path = NULL;
-	int fd = changed_by(number, words, &path);
+	int fd = changed_by(number, words);
 	long result;
 	NEXT(syscall)
 
-	if (preload_is_on() &&
-	    (number == SYS_io_uring_setup || number == SYS_io_setup)) {
-		errno = ENOSYS;
-		return -1;
-	}
+	if (preload_is_on() && call_by_name(number, words, &result))
+		return result;
 	if (preload_is_on() && number == SYS_mmap && words[3] & MAP_SHARED)
-		turn_off((int)words[4]);
-	if (!preload_is_on() || (fd < 0 && !path))
+		turn_off_by((int)words[4], THROUGH_MAPPED);
+	if (!preload_is_on() || fd < 0)
 		return call_syscall(number, words[0], words[1], words[2],
 				    words[3], words[4], words[5]);
-	through_begin(&write, fd, path, THROUGH_UNTOLD, 0, 0);
+	through_begin(&write, fd, NULL, THROUGH_UNTOLD, 0, 0);
 	result = call_syscall(number, words[0], words[1], words[2], words[3],
 			      words[4], words[5]);
 	through_end(&write, NULL, 0);
@@ -496,6 +574,50 @@ EXPORT int dup3(int from, int to, int flags)
 	return rc;
 }
 
+/* The lowest number that is free, which may be a standard one. */
+static int duplicated(int from, int to)
+{
+	if (to < 0 || !preload_is_on())
+		return to;
+	preload_own(to, preload_owns(from));
+	if (to <= STDERR_FILENO)
+		turn_off_written(to);
+	return to;
+}
+
+EXPORT int dup(int from)
+{
+	NEXT(dup)
+	return duplicated(from, call_dup(from));
+}
+
+EXPORT int fcntl64(int fd, int command, ...)
+{
+	va_list arguments;
+	void *argument;
+	int rc;
+	NEXT(fcntl64)
+
+	va_start(arguments, command);
+	argument = va_arg(arguments, void *);
+	va_end(arguments);
+	rc = call_fcntl64(fd, command, argument);
+	return command == F_DUPFD || command == F_DUPFD_CLOEXEC
+		       ? duplicated(fd, rc)
+		       : rc;
+}
+
+EXPORT int fcntl(int fd, int command, ...)
+{
+	va_list arguments;
+	void *argument;
+
+	va_start(arguments, command);
+	argument = va_arg(arguments, void *);
+	va_end(arguments);
+	return fcntl64(fd, command, argument);
+}
+
 EXPORT ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
 {
 	NEXT(sendmsg)
@@ -515,6 +637,22 @@ EXPORT pid_t fork(void)
 EXPORT pid_t vfork(void)
 {
 	return fork();
+}
+
+/* The child opens it by itself, before it is a program that tells. */
+EXPORT int posix_spawn_file_actions_addopen(posix_spawn_file_actions_t *actions,
+					    int fd, const char *path, int flags,
+					    mode_t mode)
+{
+	struct through_write write;
+	NEXT(posix_spawn_file_actions_addopen)
+
+	if (is_cut(flags)) {
+		through_begin(&write, -1, path, THROUGH_OFF, 0, 0);
+		through_end(&write, NULL, 0);
+	}
+	return call_posix_spawn_file_actions_addopen(actions, fd, path, flags,
+						     mode);
 }
 
 EXPORT int posix_spawn(pid_t *child, const char *path,

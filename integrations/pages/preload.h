@@ -53,6 +53,9 @@ bool preload_is_on(void);
 /* (5): true if that is the library's own, and the file is none of its. */
 bool preload_is_stray(int fd, size_t size);
 
+/* True if a request of ioctl(2) may change a file. */
+bool preload_ioctl_changes(unsigned long request);
+
 /* Look at the standard descriptors, which others have opened: (1). */
 void preload_begin(void);
 

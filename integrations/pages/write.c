@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/fs.h>
 #include <stdarg.h>
 #include <sys/ioctl.h>
 #include <sys/sendfile.h>
@@ -192,7 +191,13 @@ EXPORT ssize_t splice(int from, off_t *from_at, int to, off_t *to_at,
 	       call_splice(from, from_at, to, to_at, size, flags));
 }
 
-/* A file that shares another's blocks from now on. */
+/* What is passed to the kernel may say to change the file: blocks that are
+ * another's from now on, a hole, zeros. */
+bool preload_ioctl_changes(unsigned long request)
+{
+	return _IOC_DIR(request) & _IOC_WRITE;
+}
+
 EXPORT int ioctl(int fd, unsigned long request, ...)
 {
 	va_list arguments;
@@ -202,7 +207,7 @@ EXPORT int ioctl(int fd, unsigned long request, ...)
 	va_start(arguments, request);
 	argument = va_arg(arguments, void *);
 	va_end(arguments);
-	if (request != FICLONE && request != FICLONERANGE)
+	if (!preload_ioctl_changes(request))
 		return call_ioctl(fd, request, argument);
 	UNTOLD(fd, NULL, int, call_ioctl(fd, request, argument));
 }

@@ -140,7 +140,8 @@ def check_missing_calls_are_found(pool):
     for name in ("pwritev64", "pwritev64v2", "write", "writev", "ftruncate64",
                  "truncate64", "fallocate64", "copy_file_range", "sendfile64",
                  "splice", "open64", "creat64", "fopen64", "fdopen",
-                 "freopen64", "dprintf", "dup2", "mmap64", "aio_write64",
+                 "freopen64", "dprintf", "dup2", "dup", "fcntl64", "ioctl",
+                 "posix_spawn_file_actions_addopen", "mmap64", "aio_write64",
                  "lio_listio64", "syscall"):
         with open(os.path.join(place, "reef_pages.so"), "wb") as stream:
             stream.write(without(whole, name))

@@ -1,5 +1,5 @@
-/* write_paths.c - write_paths DIRECTORY: change files in
- * every way there is, under `reef pages`, and look after each at what another
+/* write_paths.c - write_paths DIRECTORY [WAY]: change files in every way there
+ * is, or in one, under `reef pages`, and look after each at what another
  * process reads, through the pool, beside what is on disk.
  *
  * For each way there is a file that is trusted, all of it cached, and written
@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <linux/falloc.h>
 #include <pthread.h>
+#include <sched.h>
 #include <spawn.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -106,6 +107,16 @@ static int ask_other(const char *path)
 	if (read(answers[0], &wrong, sizeof(wrong)) != sizeof(wrong))
 		fail("the other process");
 	return wrong;
+}
+
+/* What one of them saw in the middle of a way; 0: nothing wrong. */
+static int seen;
+
+static void look_now(void)
+{
+	int wrong = ask_other(file_path);
+
+	seen = seen ? seen : wrong;
 }
 
 /* --- ways to write --- */
@@ -348,6 +359,56 @@ static void by_standard_output(int fd)
 	close(before);
 }
 
+/* The lowest number is the one that libc writes to. */
+static void by_standard_output_again(int fd)
+{
+	int before = dup(STDOUT_FILENO);
+
+	fflush(stdout);
+	MUST(lseek(fd, PAGE, SEEK_SET));
+	close(STDOUT_FILENO);
+	MUST(dup(fd));
+	printf("written by libc");
+	fflush(stdout);
+	MUST(dup2(before, STDOUT_FILENO));
+	close(before);
+}
+
+static void by_standard_output_once_more(int fd)
+{
+	int before = dup(STDOUT_FILENO);
+
+	fflush(stdout);
+	MUST(lseek(fd, PAGE, SEEK_SET));
+	close(STDOUT_FILENO);
+	MUST(fcntl(fd, F_DUPFD, 0));
+	printf("written by libc");
+	fflush(stdout);
+	MUST(dup2(before, STDOUT_FILENO));
+	close(before);
+}
+
+/* Ranges as XFS had them before there was fallocate(2); all have that now. */
+struct range {
+	short type, whence;
+	long long start, size;
+	int system;
+	unsigned process;
+	int reserved[4];
+};
+static struct range range = {.start = PAGE, .size = 2 * PAGE};
+
+static void by_ioctl(int fd)
+{
+	/* A hole; few file systems have none. */
+	(void)ioctl(fd, _IOW('X', 43, struct range), &range);
+}
+
+static void by_ioctl_and_number(int fd)
+{
+	(void)syscall(SYS_ioctl, fd, _IOW('X', 57, struct range), &range);
+}
+
 static void by_mmap(int fd)
 {
 	char *map = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -456,6 +517,23 @@ static void by_a_shell(int fd)
 		fail("sh");
 }
 
+/* A descriptor that the child has, and knows nothing of. */
+static void by_a_spawned_cut(int fd)
+{
+	char *words[] = {"true", NULL};
+	posix_spawn_file_actions_t actions;
+	pid_t child;
+
+	(void)fd;
+	posix_spawn_file_actions_init(&actions);
+	posix_spawn_file_actions_addopen(&actions, 9, file_path,
+					 O_RDWR | O_TRUNC, 0);
+	if (posix_spawnp(&child, "true", &actions, NULL, words, environ))
+		fail("true");
+	wait_for(child);
+	posix_spawn_file_actions_destroy(&actions);
+}
+
 static void by_vfork(int fd)
 {
 	pid_t child;
@@ -509,6 +587,70 @@ static void by_a_thread(int fd)
 			fail("a thread");
 	for (int i = 0; i < 20; i++)
 		pthread_join(threads[i], NULL);
+}
+
+static _Atomic bool is_changing, is_written;
+
+static void *change_memory(void *argument)
+{
+	volatile char *bytes = argument;
+
+	is_changing = true;
+	for (uint32_t i = 0; !is_written; i++)
+		bytes[i * 1024 % (8 * PAGE)]++;
+	return NULL;
+}
+
+/* Memory that another thread changes meanwhile, as databases do. */
+static void by_memory_that_changes(int fd)
+{
+	char *bytes = malloc(8 * PAGE);
+	pthread_t thread;
+
+	memcpy(bytes, fresh, 8 * PAGE);
+	is_written = false;
+	if (pthread_create(&thread, NULL, change_memory, bytes))
+		fail("a thread");
+	while (!is_changing)
+		sched_yield();
+	for (int i = 0; i < 200; i++) {
+		MUST(pwrite(fd, bytes, 8 * PAGE, PAGE));
+		look_now();
+	}
+	is_written = true;
+	pthread_join(thread, NULL);
+	free(bytes);
+}
+
+/* A file that was made elsewhere, and is still mapped there. */
+static void by_a_map_from_outside(int fd)
+{
+	struct timespec settle = {.tv_nsec = 150000000};
+	char name[4200];
+	char *map;
+	int other;
+
+	(void)fd;
+	snprintf(name, sizeof(name), "%s", file_path);
+	*strrchr(name, '/') = '\0';
+	strcat(name, ".outside");
+	other = open(name, O_CREAT | O_EXCL | O_RDWR, 0600);
+	MUST(other);
+	MUST(pwrite(other, fresh, SIZE, 0));
+	map = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, other, 0);
+	if (map == MAP_FAILED)
+		fail("mmap");
+	memcpy(map + PAGE, fresh + 1, PAGE);
+	/* A file that takes another's place is brought to the disk at once. */
+	MUST(unlink(file_path));
+	MUST(rename(name, file_path));
+	nanosleep(&settle, NULL);
+	look_now();
+	look_now();
+	memcpy(map + PAGE, fresh + 2, PAGE);
+	look_now();
+	munmap(map, SIZE);
+	close(other);
 }
 
 static void by_another_name(int fd)
@@ -568,6 +710,33 @@ static void by_number(int fd)
 	MUST(lseek(fd, 3 * PAGE, SEEK_SET));
 	MUST(syscall(SYS_write, fd, fresh, (long)PAGE));
 	MUST(syscall(SYS_ftruncate, fd, (long)(7 * PAGE)));
+}
+
+/* Without a path that leads there by itself. */
+static void by_number_and_folder(int fd)
+{
+	struct {
+		uint64_t flags, mode, resolve;
+	} how = {.flags = O_RDWR | O_TRUNC};
+	char path[4096];
+	char *name;
+	int folder, other;
+
+	snprintf(path, sizeof(path), "%s", file_path);
+	name = strrchr(path, '/');
+	*name++ = '\0';
+	folder = open(path, O_RDONLY | O_DIRECTORY);
+	MUST(folder);
+	(void)fd;
+	other = (int)syscall(SYS_openat, folder, name, O_RDWR | O_TRUNC, 0);
+	MUST(other);
+	look_now();
+	MUST(pwrite(other, fresh, 4 * PAGE, 0));
+	close(other);
+	other = (int)syscall(SYS_openat2, folder, name, &how, sizeof(how));
+	MUST(other);
+	close(other);
+	close(folder);
 }
 
 static void by_rings(int fd)
@@ -664,6 +833,10 @@ static const struct {
 	WAY(freopen),
 	WAY(dprintf),
 	WAY(standard_output),
+	WAY(standard_output_again),
+	WAY(standard_output_once_more),
+	WAY(ioctl),
+	WAY(ioctl_and_number),
 	WAY(mmap),
 	WAY(mprotect),
 	WAY(aio),
@@ -672,13 +845,17 @@ static const struct {
 	WAY(a_fork),
 	WAY(a_program),
 	WAY(a_shell),
+	WAY(a_spawned_cut),
 	WAY(vfork),
 	WAY(a_socket),
 	WAY(a_thread),
+	WAY(memory_that_changes),
+	WAY(a_map_from_outside),
 	WAY(another_name),
 	WAY(another_file),
 	WAY(the_same_inode),
 	WAY(number),
+	WAY(number_and_folder),
 	WAY(rings),
 	WAY(direct_writes),
 	WAY(synchronous_writes),
@@ -717,8 +894,10 @@ static int try_way(unsigned i)
 	wrong = wrong ? wrong : ask_other(file_path);
 	if (wrong)
 		fail("before");
+	seen = 0;
 	ways[i].change(fd);
 	wrong = ask_other(file_path);
+	wrong = seen ? seen : wrong;
 	if (!wrong)
 		wrong = look_at(file_path);
 	close(fd);
@@ -730,7 +909,6 @@ int main(int argc, char **argv)
 	struct timespec settle = {.tv_nsec = 150000000};
 	int failed = 0, wrong;
 
-	(void)argc;
 	MUST(pipe(questions));
 	MUST(pipe(answers));
 	fresh = malloc(3 * SIZE);
@@ -750,6 +928,8 @@ int main(int argc, char **argv)
 	/* What was written a moment ago is not cached. */
 	nanosleep(&settle, NULL);
 	for (unsigned i = 0; i < WAYS; i++) {
+		if (argc > 2 && strcmp(argv[2], ways[i].name) != 0)
+			continue;
 		name_file(argv[1], i);
 		wrong = try_way(i);
 		printf("%s %d\n", ways[i].name, wrong);

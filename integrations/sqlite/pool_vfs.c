@@ -60,6 +60,7 @@ struct desk {
 	 * SQLite asks for a journal whenever it begins to read, and to open
 	 * them each time would cost messages. */
 	struct reef_files *files;
+	bool was_idle; /* since it was opened */
 	struct desk *next;
 };
 
@@ -159,10 +160,32 @@ static void give_desk(struct desk *desk)
 		close_desk(desk);
 		return;
 	}
+	desk->was_idle = true;
 	pthread_mutex_lock(&lock);
 	desk->next = idle;
 	idle = desk;
 	pthread_mutex_unlock(&lock);
+}
+
+/* Another handle for one that was idle, after an error: its space may have been
+ * dropped meanwhile, and made anew, and what it finds is the old one's. So are
+ * all others that are idle. False: it stays what it is. */
+static bool exchange_desk(struct desk **desk, int rc)
+{
+	struct desk *old, *fresh;
+
+	if (!(*desk)->was_idle ||
+	    (rc != -EACCES && rc != -REEF_EDROPPED && rc != -REEF_ELOST))
+		return false;
+	pthread_mutex_lock(&lock);
+	while ((old = find_idle((*desk)->space_name)))
+		close_desk(old);
+	pthread_mutex_unlock(&lock);
+	if (open_desk((*desk)->space_name, &fresh))
+		return false;
+	close_desk(*desk);
+	*desk = fresh;
+	return true;
 }
 
 /* --- names --- */
@@ -217,9 +240,9 @@ static int told(const char *name, int rc, int otherwise)
 	case -EDQUOT:
 	case -EFBIG:
 		return SQLITE_FULL;
-	case -EACCES:
-		return SQLITE_PERM;
 	default:
+		if (rc == -EACCES)
+			otherwise = SQLITE_PERM;
 		sqlite3_log(otherwise, "reef: %s: %s", name,
 			    reef_error_text(rc));
 		return otherwise;
@@ -503,13 +526,21 @@ static int pool_characteristics(sqlite3_file *base)
 	return SQLITE_IOCAP_POWERSAFE_OVERWRITE;
 }
 
+static void close_parts(struct pool_file *file)
+{
+	reef_lock_close(file->readers);
+	reef_lock_close(file->reserved);
+	reef_file_close(file->file);
+	file->readers = NULL;
+	file->reserved = NULL;
+	file->file = NULL;
+}
+
 static int pool_close(sqlite3_file *base)
 {
 	struct pool_file *file = (struct pool_file *)base;
 
-	reef_lock_close(file->readers);
-	reef_lock_close(file->reserved);
-	reef_file_close(file->file);
+	close_parts(file);
 	if (file->is_temporary)
 		(void)reef_file_delete(file->desk->space, file->name);
 	give_desk(file->desk);
@@ -577,8 +608,8 @@ static int look_up(struct desk *desk, const char *name,
 	static const struct reef_file_id root;
 	int rc = desk->files ? 0 : reef_files_open(desk->space, &desk->files);
 
-	if (rc) /* nothing may be made, and nothing is there */
-		return rc == -EACCES ? -ENOENT : rc;
+	if (rc)
+		return rc;
 	rc = reef_files_look(desk->files, root, name, about);
 	if (rc && rc != -ENOENT) {
 		reef_files_close(desk->files);
@@ -646,7 +677,11 @@ static int pool_open(sqlite3_vfs *vfs, const char *path, sqlite3_file *base,
 		rc = take_desk(space, &file->desk);
 	if (rc)
 		return told(path ? path : file->name, rc, SQLITE_CANTOPEN);
-	rc = open_file(file, flags);
+	do {
+		rc = open_file(file, flags);
+		if (rc)
+			close_parts(file);
+	} while (exchange_desk(&file->desk, rc));
 	if (rc) {
 		file->is_temporary = false;
 		(void)pool_close(base);
@@ -674,7 +709,7 @@ static int pool_delete(sqlite3_vfs *vfs, const char *path, int sync)
 		return told(path, rc, SQLITE_IOERR_DELETE);
 	do
 		rc = reef_file_delete(desk->space, name);
-	while (is_again(rc, &attempts));
+	while (is_again(rc, &attempts) || exchange_desk(&desk, rc));
 	give_desk(desk);
 	/* What was in doubt had deleted it. */
 	if (rc == -ENOENT)
@@ -699,10 +734,11 @@ static int pool_access(sqlite3_vfs *vfs, const char *path, int flags, int *out)
 		return told(path, rc, SQLITE_IOERR_ACCESS);
 	do
 		rc = look_up(desk, name, &about);
-	while (is_again(rc, &attempts));
+	while (is_again(rc, &attempts) || exchange_desk(&desk, rc));
 	*out = !rc && (flags != SQLITE_ACCESS_EXISTS || about.size > 0);
 	give_desk(desk);
-	return rc == -ENOENT || rc == -REEF_EDROPPED
+	/* EACCES: nothing may be made, and nothing is there. */
+	return rc == -ENOENT || rc == -REEF_EDROPPED || rc == -EACCES
 		       ? SQLITE_OK
 		       : told(path, rc, SQLITE_IOERR_ACCESS);
 }

@@ -11,7 +11,9 @@ import os
 import random
 import signal
 import sqlite3
+import subprocess
 import sys
+import time
 
 BUSY_S = 60
 SOAK = os.environ.get("REEF_SOAK") == "1"
@@ -167,6 +169,52 @@ def locks(extension):
     reader.close()
 
 
+def run(*words):
+    subprocess.run(words, check=True, timeout=BUSY_S,
+                   stdout=subprocess.DEVNULL)
+
+
+def keep_results(database):
+    """Attach the results of a table, computed anew."""
+    database.execute("ATTACH 'file:results?vfs=reef' AS kept")
+    database.execute("CREATE TABLE IF NOT EXISTS kept.results "
+                     "(day INTEGER PRIMARY KEY, total)")
+    database.execute("INSERT OR REPLACE INTO kept.results "
+                     "SELECT k / 10, sum(v) FROM t GROUP BY 1")
+
+
+def results(extension, reef):
+    """Memory that is kept is not taken back. What is taken is an error, with
+    its reason, of whoever asks for it, and of nobody else; then the space is
+    dropped, and the same process computes it anew."""
+    keep_log()
+    connect(extension, "first").close()
+    table = sqlite3.connect("file::memory:", uri=True, isolation_level=None)
+    table.execute("CREATE TABLE t (k INTEGER PRIMARY KEY, v)")
+    table.executemany("INSERT INTO t VALUES (?, ?)",
+                      [(k, 7 * k) for k in range(1000)])
+    look = "SELECT count(*), sum(total) FROM kept.results"
+    want = (100, 7 * 999 * 500)
+    keep_results(table)
+    for is_kept in True, False, False:
+        assert table.execute(look).fetchone() == want
+        run(reef, "node", "reclaim", "lender", "256M")
+        try:
+            end = time.monotonic() + (0.3 if is_kept else BUSY_S)
+            while time.monotonic() < end:
+                assert table.execute(look).fetchone() == want
+            assert is_kept, "nothing was taken"
+        except sqlite3.OperationalError as error:
+            assert not is_kept and "I/O" in str(error), error
+            assert "the memory is gone" in LOG[-1], LOG
+        assert table.execute("SELECT sum(v) FROM t").fetchone() == want[1:]
+        table.execute("DETACH kept")
+        run(reef, "space", "drop", "sqlite")
+        run(reef, "space", "create", "sqlite", "revocable")
+        keep_results(table)
+    assert table.execute(look).fetchone() == want
+
+
 def refused(database, statement):
     try:
         database.execute(statement)
@@ -188,7 +236,7 @@ def wrong_names(extension):
 
 
 STORIES = {story.__name__: story for story in (
-    work, make, tell, sql, wal, locks, wrong_names)}
+    work, make, tell, sql, wal, locks, results, wrong_names)}
 if len(sys.argv) > 1 and sys.argv[1] in STORIES:
     STORIES[sys.argv[1]](*sys.argv[2:])
     sys.exit(0)
@@ -209,16 +257,16 @@ class Databases(Workers):
         self.random = random.Random(1)
         self.count = 0
 
-    def up(self):
+    def up(self, *more):
         self.start("up", "up", "--ttl", "1s", "--extent-size", "8M",
-                   "--lend", "256M").saw("Ctrl-C")
+                   "--lend", "256M", *more).saw("Ctrl-C")
 
     def story(self, name, *words, **more):
         return self.start(name, argv=[
             PYTHON, os.path.abspath(__file__), name, EXTENSION, *words], **more)
 
-    def ends_well(self, name):
-        process = self.story(name)
+    def ends_well(self, name, *words):
+        process = self.story(name, *words)
         assert process.end() == 0, (process.out, process.error)
         return process.out
 
@@ -317,6 +365,11 @@ def check_wal(pool):
 def check_locks(pool):
     pool.up()
     pool.ends_well("locks")
+
+
+def check_results_are_taken_back(pool):
+    pool.up("--name", "lender", "--revoke-notice", "100ms")
+    pool.ends_well("results", REEF)
 
 
 def check_bad_input(pool):

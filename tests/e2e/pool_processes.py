@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 
 from checks import Skipped
@@ -291,6 +292,29 @@ class Pool:
     def node_is(self, name, state):
         until("%s is %s" % (name, state), lambda: (
             self.nodes().get(name, {}).get("state") == state))
+
+
+class Taker(threading.Thread):
+    """A lender that takes all its memory back, again and again."""
+
+    def __init__(self, pool, size):
+        super().__init__()
+        self.pool, self.size = pool, size
+        self.over, self.taken = threading.Event(), 0
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.join()
+
+    def run(self):
+        node, = self.pool.nodes()
+        while not self.over.wait(0.05):
+            done = self.pool.ask("node", "reclaim", node, self.size)
+            self.taken += done.returncode == 0 and done.stdout[:2] != "0 "
 
 
 class Workers(Pool):

@@ -16,7 +16,7 @@ import sys
 import time
 
 from checks import Skipped, run_checks
-from pool_processes import TIMEOUT_S, Pool, prepare_child, until
+from pool_processes import TIMEOUT_S, Pool, Taker, prepare_child, until
 
 REEF, LIBRARY, WRITE_PATHS, CHURN = map(os.path.abspath, sys.argv[1:5])
 SOAK = os.environ.get("REEF_SOAK") == "1"
@@ -390,6 +390,21 @@ def check_the_pool_dies(pool):
         until("they notice", lambda before=before: (
             pool.show()["failures"] > before + 1))
         pool.up()
+    churn.goes_on(*workers)
+    churn.ends(*workers)
+
+
+def check_memory_is_taken_all_the_time(pool):
+    """All of it, every 50 ms, under readers and writers: what they read is what
+    is on disk, and the pool is full again when it may be."""
+    pool.up("--revoke-notice", "20ms")
+    churn = Churn(pool, "shm tcp")
+    workers = [churn.start() for _ in range(3)]
+    churn.goes_on(*workers)
+    with Taker(pool, "256M") as taker:
+        until("memory was taken", lambda: (
+            taker.taken > (200 if SOAK else 5) or
+            any(worker.child.poll() is not None for worker in workers)))
     churn.goes_on(*workers)
     churn.ends(*workers)
 

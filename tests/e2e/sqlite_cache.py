@@ -10,11 +10,10 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 
 from checks import Skipped, run_checks
-from pool_processes import TIMEOUT_S, Pool, prepare_child, until
+from pool_processes import TIMEOUT_S, Pool, Taker, prepare_child, until
 
 REEF, EXTENSION, COARSE = map(os.path.abspath, sys.argv[1:4])
 WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)),
@@ -378,28 +377,6 @@ def check_revoked(pool):
     pool.whole()
 
 
-class Taker(threading.Thread):
-    """A lender that takes all its memory back, again and again."""
-
-    def __init__(self, pool):
-        super().__init__()
-        self.pool, self.over, self.taken = pool, threading.Event(), 0
-
-    def __enter__(self):
-        self.start()
-        return self
-
-    def __exit__(self, *_):
-        self.over.set()
-        self.join()
-
-    def run(self):
-        node, = self.pool.nodes()
-        while not self.over.wait(0.05):
-            done = self.pool.ask("node", "reclaim", node, "128M")
-            self.taken += done.returncode == 0
-
-
 def check_revoked_all_the_time(pool):
     """All of it, every 50 ms, under readers and writers, and under whoever
     primes: nothing wrong; and in the end the pool is full again."""
@@ -410,7 +387,7 @@ def check_revoked_all_the_time(pool):
         if os.path.exists(pool.path):
             os.remove(pool.path)
         pool.make(journal)
-        with Taker(pool) as taker, Reader(pool) as one:
+        with Taker(pool, "128M") as taker, Reader(pool) as one:
             workers = [pool.worker("watch", 60 * SOAK) for _ in range(2)]
             workers += [pool.worker("bump", kind, who, 10 * SOAK)
                         for who, kind in enumerate(("cached", "cached"))]

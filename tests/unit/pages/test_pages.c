@@ -561,6 +561,41 @@ static void pages_calls_answer_as_told(void **state)
 	run_one(plain_calls);
 }
 
+/* A cover is dropped and made anew by another, who writes: whoever had it open,
+ * and remembers where its pages were, finds none of the old ones. */
+static int dropped_beside(struct member *member)
+{
+	const struct reef_page_file file = {.inode = 1};
+	uint64_t bytes[SIZE / 8], got[SIZE / 8], token;
+	struct reef_pages *reader, *writer;
+	struct reef_space *space;
+
+	TRY(open_cover(member, "m", &reader));
+	TRY(reef_pages_renew(reader, &file));
+	WANT_RC(reef_pages_get(reader, &file, 0, got, &token), -ENOENT);
+	make_page(bytes, 5);
+	TRY(reef_pages_fill(reader, &file, 0, token, bytes));
+	for (uint32_t i = 0; i < 3; i++)
+		TRY(reef_pages_get(reader, &file, 0, got, &token));
+	TRY(member_space(member, &space));
+	TRY(reef_pages_drop(space, "cover"));
+	TRY(open_cover(member, "m", &writer));
+	TRY(reef_pages_renew(writer, &file));
+	TRY(reef_pages_begin(writer, &file, 0, 1, &token));
+	make_page(bytes, 6);
+	TRY(reef_pages_write(writer, &file, 0, token, bytes));
+	TRY(reef_pages_get(reader, &file, 0, got, &token));
+	WANT(got[0] == 6);
+	reef_pages_close(reader);
+	reef_pages_close(writer);
+	return 0;
+}
+
+static void pages_dropped_cover_is_read_no_more(void **state)
+{
+	run_one(dropped_beside);
+}
+
 /* The round trips of the cheapest of some hits: a renewal of the lease may fall
  * into the others. */
 static int hits_cost(struct member *member)
@@ -915,6 +950,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(pages_calls_answer_as_told),
+		cmocka_unit_test(pages_dropped_cover_is_read_no_more),
 		cmocka_unit_test(pages_hit_costs_one_round_trip),
 		cmocka_unit_test(pages_notes_count_for_their_generation),
 		cmocka_unit_test(pages_one_machine_writes),

@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define VERSION UINT64_C(0x7265656670670001)
+#define VERSION UINT64_C(0x7265656670670002)
 #define PROBES 64u
 #define SPINS 100000u
 

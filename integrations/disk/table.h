@@ -13,18 +13,21 @@
  * (3) A file becomes trusted when somebody has seen `begun` and `ended` equal,
  *     then has compared the file's state with what was noted for its
  *     generation, or renewed that: `cleared` becomes one more than what `begun`
- *     was. One that was not trusted before needs a settled state (disk.h): what
- *     others have written to it a moment ago they may go on to write. Who dies
- * in between (2) leaves the file without trust for as long as the table lives.
+ *     was. One that was not trusted before, or that others were found to have
+ *     written (`cleared` is 0), needs a settled state (disk.h): what others
+ *     have written to it a moment ago they may go on to write. Who dies in
+ *     between (2) leaves the file without trust for as long as the table
+ *     lives.
  * (4) Files that have no place in the table are trusted by nobody. Writes to
  *     them are counted together; a file gets trust only when none of them is
  *     under way, as it may be one to that file.
  * (5) The first who has the table begins with an empty one: no file is trusted,
  *     and what was noted of each decides.
- * (6) `print` is odd while nobody has told of a write since the file's state
- * was noted, and made of that state: a file that looks otherwise was written by
- *     somebody who has not said so. A write that is told makes it another even
- *     number.
+ * (6) `print` is made of the file's state, and odd, when that was noted; made of
+ *     it, and 2 above a multiple of 4, when a write that was told has left it,
+ *     of which nothing is noted yet; another multiple of 4 while writes are
+ *     told, or after several at once. A file that looks otherwise than its
+ *     `print` was written by somebody who has not said so.
  * (7) Where there is no room the place of a file whose path is gone becomes
  *     another file's, if nobody writes that file: `begun` goes on, so that who
  *     reads sees it, and looks whose place it was in the end. Who writes adds

@@ -22,6 +22,7 @@
 #define SETTLE_US 60000u
 #define RENEW_MS 50u /* between two renewals that are not noted */
 #define ALIGNED 4096u
+#define LOOKS 3u    /* at a file that is written meanwhile */
 #define OUTSIDE 64u /* files that a thread remembers not to be ours */
 
 static struct through_options options;
@@ -105,8 +106,8 @@ static struct table_slot *find_slot(struct table *table, int fd,
 	return NULL;
 }
 
-/* True if a file is on a file system that has a directory of ours: so it may get
- * a name in there, or has one already. */
+/* True if a file is on a file system that has a directory of ours: so it may
+ * get a name in there, or has one already. */
 static bool is_beside(int fd)
 {
 	struct stat about, directory;
@@ -146,10 +147,27 @@ static uint64_t print_of(const struct disk_file *file)
 	return mix | 1;
 }
 
+/* The same of a state that is not noted. */
+static uint64_t told_print_of(const struct disk_file *file)
+{
+	return (print_of(file) & ~UINT64_C(3)) | 2;
+}
+
 /* What `print` becomes with a write that is told. */
 static uint64_t next_told(struct table_slot *slot)
 {
-	return 2 * (UINT64_C(1) + atomic_fetch_add(&slot->tells, 1));
+	return 4 * (UINT64_C(1) + atomic_fetch_add(&slot->tells, 1));
+}
+
+static bool is_of_no_state(uint64_t print)
+{
+	return !(print & 3);
+}
+
+static bool fits(uint64_t print, const struct disk_file *file)
+{
+	return is_of_no_state(print) ||
+	       print == (print & 1 ? print_of(file) : told_print_of(file));
 }
 
 static void distrust(struct table *table, struct table_slot *slot)
@@ -218,8 +236,12 @@ static bool validate(struct table *table, struct table_slot *slot,
 		desk_fail(desk, rc);
 		return false;
 	}
-	atomic_store(&slot->print,
-		     is_settled ? print_of(&now) : next_told(slot));
+	if (is_settled)
+		atomic_store(&slot->print, print_of(&now));
+	else
+		atomic_store(&slot->print, atomic_load(&slot->telling)
+						   ? next_told(slot)
+						   : told_print_of(&now));
 	if (atomic_load(&slot->credit) < CREDIT)
 		atomic_store(&slot->credit, CREDIT);
 	if (!atomic_compare_exchange_strong(&slot->cleared, &cleared,
@@ -229,23 +251,42 @@ static bool validate(struct table *table, struct table_slot *slot,
 	return true;
 }
 
+/* True if nobody has written a file who did not say so; otherwise it is not
+ * trusted any more. It looked like that a moment ago: writes that were told
+ * since are no reason. */
+static bool is_ours(struct table *table, struct table_slot *slot, int fd,
+		    const struct disk_file *file)
+{
+	uint64_t print = atomic_load(&slot->print);
+	struct disk_file now;
+
+	if (fits(print, file))
+		return true;
+	for (uint32_t i = 0; i < LOOKS; i++) {
+		if (!look(fd, NULL, &now) || fits(print, &now))
+			return true;
+		if (atomic_load(&slot->print) == print)
+			break;
+		print = atomic_load(&slot->print);
+	}
+	/* Who has written it may go on to: it needs a settled state, as a file
+	 * that was never trusted does. */
+	count(&table->counts.foreign);
+	distrust(table, slot);
+	atomic_store(&slot->cleared, 0);
+	return false;
+}
+
 /* True if the pages of a file may be had from the pool. *begun: what they are
  * to be compared with afterwards. */
 static bool is_trusted(struct table *table, struct table_slot *slot,
 		       struct desk *desk, int fd, const struct disk_file *file,
 		       uint32_t *begun)
 {
-	uint64_t print;
-
 	if (!table_trusts(slot, begun))
 		return validate(table, slot, desk, fd) &&
 		       table_trusts(slot, begun);
-	print = atomic_load(&slot->print);
-	if (!(print & 1) || print == print_of(file))
-		return true;
-	count(&table->counts.foreign);
-	distrust(table, slot);
-	return false;
+	return is_ours(table, slot, fd, file);
 }
 
 /* A file that was written by telling has a state that nobody has noted. Note it
@@ -262,7 +303,8 @@ static int note_slot(struct table_slot *slot, struct desk *desk, int fd,
 
 	if (print & 1 || !print || atomic_load(&slot->telling) ||
 	    !table_trusts(slot, &begun) || !look(fd, path, &now) ||
-	    memcmp(&now.file, &slot->file, sizeof(now.file)) != 0)
+	    memcmp(&now.file, &slot->file, sizeof(now.file)) != 0 ||
+	    !fits(print, &now))
 		return 0;
 	if (!disk_is_settled(&now))
 		return -EAGAIN;
@@ -484,7 +526,8 @@ out:
 /* --- writing --- */
 
 /* True if the pool was told of a write, page by page. */
-static bool tell_begin(struct through_write *write, int fd)
+static bool tell_begin(struct through_write *write, struct table *table, int fd,
+		       const struct disk_file *file)
 {
 	const uint64_t first = write->at / options.page_size;
 	const uint64_t last = (write->at + write->size - 1) / options.page_size;
@@ -493,6 +536,7 @@ static bool tell_begin(struct through_write *write, int fd)
 
 	if (!write->size || last - first >= THROUGH_PAGES_MAX ||
 	    !table_trusts(write->slot, &begun) ||
+	    !is_ours(table, write->slot, fd, file) ||
 	    atomic_fetch_sub(&write->slot->credit, 1) <= 0)
 		return false;
 	/* There it goes to the end, wherever that is by then. */
@@ -549,7 +593,8 @@ void through_begin(struct through_write *write, int fd, const char *path,
 	/* Its place speaks for it. Who dies before this keeps all files from
 	 * becoming trusted: so nothing is waited for before. */
 	table_end(table, NULL);
-	if (how == THROUGH_TOLD && !desk_is_inside() && tell_begin(write, fd)) {
+	if (how == THROUGH_TOLD && !desk_is_inside() &&
+	    tell_begin(write, table, fd, &file)) {
 		write->is_counted = false;
 		count(&table->counts.told);
 	} else {
@@ -611,13 +656,25 @@ static int tell_end(struct through_write *write, const uint8_t *bytes,
 	int rc = 0, one;
 
 	for (uint32_t i = 0; i < write->count; i++) {
-		one = reef_pages_write(write->desk->pages, &write->file,
-				       first + i, write->tokens[i],
-				       find_written(write, (first + i) * size,
-						    bytes, done));
+		one = reef_pages_write(
+			write->desk->pages, &write->file, first + i,
+			write->tokens[i],
+			find_written(write, (first + i) * size, bytes, done));
 		rc = rc ? rc : one;
 	}
 	return rc == -ESTALE ? forget_pages(write) : rc;
+}
+
+/* Remember what a write that was told has left the file as, if it was alone. */
+static void leave_print(const struct through_write *write)
+{
+	uint64_t print = atomic_load(&write->slot->print);
+	struct disk_file now;
+
+	if (atomic_load(&write->slot->telling) == 1 && is_of_no_state(print) &&
+	    look(write->fd, NULL, &now))
+		atomic_compare_exchange_strong(&write->slot->print, &print,
+					       told_print_of(&now));
 }
 
 void through_end(struct through_write *write, const void *bytes, ssize_t done)
@@ -633,6 +690,7 @@ void through_end(struct through_write *write, const void *bytes, ssize_t done)
 			distrust(table, write->slot);
 			desk_fail(write->desk, rc);
 		}
+		leave_print(write);
 		table_let_go(write->slot);
 		desk_give(write->desk);
 	}

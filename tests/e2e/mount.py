@@ -702,6 +702,13 @@ def check_cache(pool):
         stream.seek(4096)
         stream.write(b"x" * 10000)
     run("diff", "-r", source, one)
+    # Also after a write by the mount, before anybody has read.
+    path = os.path.join("e2e", "pool.py")
+    for place, at in (one, 0), (source, 8192), (one, 0), (source, 12288):
+        with open(os.path.join(place, path), "r+b") as stream:
+            stream.seek(at)
+            stream.write(b"y" * 4096)
+    run("diff", "-r", source, one)
     fails(errno.EBUSY, os.rmdir, one)
     pool.server.stop(signal.SIGKILL)
     with open(os.path.join(one, "e2e", "mount.py"), "r+b") as stream:

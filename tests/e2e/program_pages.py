@@ -187,6 +187,60 @@ def check_grep(pool):
     assert pool.show()["renewed"] == 1, pool.show()
 
 
+BESIDE = """
+import mmap, os, subprocess, sys, time
+path = sys.argv[1]
+plain = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
+fd = os.open(path, os.O_RDWR)
+disk = mmap.mmap(fd, 0, mmap.MAP_PRIVATE, mmap.PROT_READ)
+def look():
+    for at in range(0, len(disk), 8192):
+        assert os.pread(fd, 8192, at) == disk[at:at + 8192], at
+def write_plain(page):
+    subprocess.run(["dd", "if=/dev/urandom", "of=" + path, "bs=8192",
+                    "seek=%d" % page, "count=1", "conv=notrunc",
+                    "status=none"], check=True, env=plain)
+def settle():
+    time.sleep(0.1)  # what is older than a tick is noted
+    look()
+    look()
+for turn in range(3):
+    settle()
+    {}
+    look()
+"""
+
+
+def others_write(pool, what, told):
+    """A program that reads and writes a file; what it does beside one that
+    knows nothing of the pool."""
+    pool.up()
+    path = pool.make("file", 10 * PAGE)
+    pool.settle(path)
+    process = pool.pages(sys.executable, "-c", BESIDE.replace("{}", what),
+                         path, mode="--trust")
+    assert process.end() == 0, (process.out, process.error)
+    counts = pool.show()
+    assert counts["hits"] > 20 and counts["told"] >= told, counts
+    assert counts["foreign"] >= 3, counts
+
+
+def check_others_write_again(pool):
+    """Several times in a row, and it is read each time."""
+    others_write(pool, "write_plain(1); look(); write_plain(2); look(); "
+                 "write_plain(3); look()", 0)
+
+
+def check_others_write_before(pool):
+    """Then the program writes, before it reads."""
+    others_write(pool, "write_plain(1); os.pwrite(fd, bytes(8192), 0)", 0)
+
+
+def check_others_write_after(pool):
+    """The program has written, and has not read since."""
+    others_write(pool, "os.pwrite(fd, bytes(8192), 0); write_plain(1)", 3)
+
+
 def check_tables(pool):
     """The last who uses a table leaves it small; who is killed cannot, and
     `reef doctor` says so."""

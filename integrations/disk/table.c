@@ -20,10 +20,20 @@
 
 enum { SLOT_FREE, SLOT_TAKEN, SLOT_MADE };
 
+uint32_t table_user(void)
+{
+	static _Atomic uint64_t known; /* and one */
+	uint64_t none = 0;
+
+	atomic_compare_exchange_strong(&known, &none,
+				       UINT64_C(1) + geteuid());
+	return (uint32_t)(atomic_load(&known) - 1);
+}
+
 void table_path(const char *name, char out[160])
 {
-	snprintf(out, 160, "/dev/shm/reef-pages-1-%u-%.100s",
-		 (unsigned)geteuid(), name);
+	snprintf(out, 160, "/dev/shm/reef-pages-1-%u-%.100s", table_user(),
+		 name);
 }
 
 static int open_file(const char *name, int flags)
@@ -37,7 +47,7 @@ static int open_file(const char *name, int flags)
 	if (fd < 0)
 		return -errno;
 	if (fstat(fd, &about) || !S_ISREG(about.st_mode) ||
-	    about.st_uid != geteuid() || about.st_mode & 077) {
+	    about.st_uid != table_user() || about.st_mode & 077) {
 		close(fd);
 		return -EACCES;
 	}

@@ -83,6 +83,9 @@ struct table {
  * (5). A forked child attaches anew.
  * -EACCES: it is another's.  -errno. */
 int table_attach(const char *name, struct table **out, int *lock);
+/* Whose tables this process has: the user that it was when it first asked. It
+ * may be another since, and goes on with what others know of, too. */
+uint32_t table_user(void);
 /* Where it is. */
 void table_path(const char *name, char out[160]);
 /* The same to look only: no table is made, and nobody is kept from emptying it.

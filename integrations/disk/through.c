@@ -35,7 +35,7 @@ static void make_own(struct reef_page_file *file)
 {
 	static _Atomic bool is_known;
 	static uint8_t machine[16];
-	uint32_t user = geteuid();
+	uint32_t user = table_user();
 	uint64_t words[2], mix[2];
 
 	if (!atomic_load(&is_known)) {
@@ -719,6 +719,7 @@ static int note_all(struct table *table, struct desk *desk)
 void through_init(const struct through_options *given)
 {
 	options = *given;
+	(void)table_user(); /* from the beginning */
 	if (!options.page_size)
 		options.page_size = PAGE_SIZE_DEFAULT;
 	desk_init(&options);

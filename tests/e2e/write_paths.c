@@ -562,6 +562,16 @@ static void by_a_spawned_cut(int fd)
 	posix_spawn_file_actions_destroy(&actions);
 }
 
+/* A server that was started by root, and is not root any more. */
+static void by_another_user(int fd)
+{
+	if (geteuid())
+		return;
+	MUST(seteuid(65534));
+	MUST(pwrite(fd, fresh, PAGE, PAGE));
+	MUST(seteuid(0));
+}
+
 static void by_vfork(int fd)
 {
 	pid_t child;
@@ -875,6 +885,7 @@ static const struct {
 	WAY(a_program),
 	WAY(a_shell),
 	WAY(a_spawned_cut),
+	WAY(another_user),
 	WAY(vfork),
 	WAY(a_socket),
 	WAY(a_thread),

@@ -45,6 +45,7 @@ static bool find_filesystem(int fd, const char *path, const struct statx *stat,
 	uint64_t device =
 		(uint64_t)stat->stx_dev_major << 32 | stat->stx_dev_minor;
 	struct statfs of;
+	uint32_t number;
 	int rc;
 
 	if (last.device == device && device) {
@@ -58,6 +59,11 @@ static bool find_filesystem(int fd, const char *path, const struct statx *stat,
 				   .is_remote = is_remote(&of)};
 	memcpy(out->id, &of.f_fsid, sizeof(of.f_fsid));
 	memcpy(out->id + 8, &of.f_type, 4);
+	/* A copy of a disk, mounted beside it, has the same of all else. */
+	if (!out->is_remote) {
+		number = stat->stx_dev_major << 20 ^ stat->stx_dev_minor;
+		memcpy(out->id + 12, &number, sizeof(number));
+	}
 	last = *out;
 	return true;
 }

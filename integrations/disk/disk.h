@@ -11,6 +11,8 @@
  *     disk, and what was written at that time not; the pool, elsewhere, has
  *     both. So a state is one of the machine's present life: what was noted in
  *     an earlier one is another.
+ * (4) A file system is known by its device, too: a copy of one that is mounted
+ *     beside it (a snapshot) has the same files, inodes and times of birth.
  *
  * Thread: any. */
 #ifndef REEF_DISK_H

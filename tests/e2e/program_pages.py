@@ -294,6 +294,45 @@ os.pread(os.open(%r, os.O_RDONLY), %d, 0)""" % (path, 10 * PAGE)
     assert (told["hits"], told["renewed"], told["fills"]) == (0, 1, 10), told
 
 
+TWINS = """
+cd {home} && mkdir one two && mkfs.ext4 -q -I 256 one.img 8M &&
+mount -o loop one.img one && cp files/file one && umount one &&
+cp one.img two.img && mount -o loop one.img one &&
+mount -o loop,ro,noload two.img two && exec "$@" """
+SEES_TWINS = """
+import mmap, os, time
+time.sleep(0.1)  # what was written a moment ago is not cached
+files = [os.open(name + "/file", flags) for name, flags in (
+    ("one", os.O_RDWR), ("two", os.O_RDONLY))]
+disks = [mmap.mmap(fd, 0, mmap.MAP_PRIVATE, mmap.PROT_READ) for fd in files]
+for turn in range(9):
+    for fd, disk in zip(files, disks):
+        for at in range(0, len(disk), 8192):
+            assert os.pread(fd, 8192, at) == disk[at:at + 8192], (turn, at)
+    os.pwrite(files[0], bytes([turn]) * 8192, 8192 * turn)
+"""
+
+
+def check_twins(pool):
+    """A disk and its copy, both mounted: all that tells the files apart is the
+    device."""
+    if os.geteuid() or not shutil.which("mkfs.ext4"):
+        raise Skipped("it needs root, and mkfs.ext4")
+    pool.make("file", 10 * PAGE)
+    pool.up()
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", TWINS.replace("{home}", pool.home), "sh",
+         REEF, "pages", "--trust", "--cover", pool.cover, "--dir",
+         pool.home, "--", sys.executable, "-c", SEES_TWINS],
+        env=pool.environment(REEF_FABRICS="tcp"), capture_output=True,
+        text=True, check=False, timeout=TIMEOUT_S)
+    if "mount:" in done.stderr:
+        raise Skipped("no loop devices: " + done.stderr[-200:])
+    assert done.returncode == 0, done
+    told = pool.show()
+    assert told["hits"] > 100 and not told["foreign"], told
+
+
 def check_without_a_pool(pool):
     """A program does not notice that there is none, or none any more."""
     path = pool.make("file", 30 * PAGE)

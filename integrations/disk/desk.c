@@ -13,6 +13,7 @@
 #define DESKS_MAX 16u
 #define JOIN_NS UINT64_C(2000000000)	/* to find the pool */
 #define PATIENCE_NS UINT64_C(500000000) /* when it is out of reach */
+#define WAIT_S 2			/* for a handle that others use */
 #define FDS_MAX 4096u
 #define RETRY_MS 2000u /* a pool that is not there */
 
@@ -298,36 +299,65 @@ static struct desk *make_desk(void)
 	return NULL;
 }
 
-struct desk *desk_take(void)
+/* Wait until a handle is idle, or may be made. False: they all stay in use, as
+ * by threads that have left their calls by longjmp. Under the lock. */
+static bool wait_given(void)
+{
+	struct timespec end;
+	int rc = 0;
+
+	clock_gettime(CLOCK_REALTIME, &end);
+	end.tv_sec += WAIT_S;
+	while (!idle && desks >= DESKS_MAX && !rc)
+		rc = pthread_cond_timedwait(&given, &lock, &end);
+	return idle || desks < DESKS_MAX;
+}
+
+/* Take an idle handle, or make one. */
+static struct desk *find_desk(void)
 {
 	bool may_make = false;
+	struct desk *desk = NULL;
+
+	pthread_mutex_lock(&lock);
+	if (wait_given()) {
+		desk = idle;
+		may_make = !desk;
+		if (desk)
+			idle = desk->next;
+		else
+			desks++;
+	}
+	pthread_mutex_unlock(&lock);
+	if (!may_make)
+		return desk;
+	desk = make_desk();
+	if (desk)
+		return desk;
+	pthread_mutex_lock(&lock);
+	desks--;
+	pthread_cond_signal(&given);
+	pthread_mutex_unlock(&lock);
+	return NULL;
+}
+
+struct desk *desk_take(void)
+{
 	struct desk *desk;
+	int cancel;
 
 	if (depth || atomic_load(&has_ended) || !options ||
 	    desk_now_ms() < atomic_load(&retry_ms))
 		return NULL;
 	depth++;
-	pthread_mutex_lock(&lock);
-	while (!idle && desks >= DESKS_MAX)
-		pthread_cond_wait(&given, &lock);
-	desk = idle;
-	if (desk) {
-		idle = desk->next;
-	} else {
-		may_make = true;
-		desks++;
-	}
-	pthread_mutex_unlock(&lock);
-	if (may_make)
-		desk = make_desk();
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	desk = find_desk();
 	if (desk) {
 		desk->failed = 0;
+		desk->cancel = cancel;
 		return desk;
 	}
-	pthread_mutex_lock(&lock);
-	desks--;
-	pthread_cond_signal(&given);
-	pthread_mutex_unlock(&lock);
+	pthread_setcancelstate(cancel, NULL);
 	depth--;
 	return NULL;
 }
@@ -335,6 +365,7 @@ struct desk *desk_take(void)
 void desk_give(struct desk *desk)
 {
 	bool is_over = desk->epoch != atomic_load(&epoch);
+	int cancel = desk->cancel;
 
 	if (is_over)
 		close_desk(desk);
@@ -347,6 +378,7 @@ void desk_give(struct desk *desk)
 	}
 	pthread_cond_signal(&given);
 	pthread_mutex_unlock(&lock);
+	pthread_setcancelstate(cancel, NULL);
 	depth--;
 }
 

@@ -4,7 +4,8 @@
  * (1) A pool that fails is left, by all handles, and asked for again two
  *     seconds later.
  * (2) A forked child has nothing of its parent's but the table.
- * (3) A call that interrupts another of its thread (a signal's handler), or
+ * (3) A thread that has a handle is not cancelled before it has given it back.
+ * (4) A call that interrupts another of its thread (a signal's handler), or
  *     that the library makes itself, is told by desk_is_inside, and takes no
  *     handle.
  *
@@ -21,6 +22,7 @@ struct desk {
 	uint8_t *room;	/* for one page */
 	uint32_t epoch; /* in which it was opened: (1) */
 	int failed;	/* while it was used; 0: it did not */
+	int cancel;	/* as the thread had it: (3) */
 	struct desk *next;
 };
 

@@ -25,8 +25,7 @@ uint32_t table_user(void)
 	static _Atomic uint64_t known; /* and one */
 	uint64_t none = 0;
 
-	atomic_compare_exchange_strong(&known, &none,
-				       UINT64_C(1) + geteuid());
+	atomic_compare_exchange_strong(&known, &none, UINT64_C(1) + geteuid());
 	return (uint32_t)(atomic_load(&known) - 1);
 }
 

@@ -23,11 +23,11 @@
  *     under way, as it may be one to that file.
  * (5) The first who has the table begins with an empty one: no file is trusted,
  *     and what was noted of each decides.
- * (6) `print` is made of the file's state, and odd, when that was noted; made of
- *     it, and 2 above a multiple of 4, when a write that was told has left it,
- *     of which nothing is noted yet; another multiple of 4 while writes are
- *     told, or after several at once. A file that looks otherwise than its
- *     `print` was written by somebody who has not said so.
+ * (6) `print` is made of the file's state: odd when that was noted; 2 above a
+ *     multiple of 4 when a write that was told has left it so, of which nothing
+ *     is noted yet. It is another multiple of 4 while writes are told, or after
+ *     several at once. A file that looks otherwise than its `print` was written
+ *     by somebody who has not said so.
  * (7) Where there is no room the place of a file whose path is gone becomes
  *     another file's, if nobody writes that file: `begun` goes on, so that who
  *     reads sees it, and looks whose place it was in the end. Who writes adds

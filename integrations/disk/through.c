@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -567,6 +568,7 @@ void through_begin(struct through_write *write, int fd, const char *path,
 	struct disk_file file;
 	struct table *table;
 
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &write->cancel);
 	write->slot = NULL;
 	write->is_counted = false;
 	write->desk = NULL;
@@ -694,6 +696,7 @@ void through_end(struct through_write *write, const void *bytes, ssize_t done)
 		table_let_go(write->slot);
 		desk_give(write->desk);
 	}
+	pthread_setcancelstate(write->cancel, NULL);
 	errno = before;
 }
 

@@ -76,8 +76,10 @@ enum through_how {
 			 * another name */
 };
 
-/* A write that is under way. */
+/* A write that is under way. Its thread is not cancelled before it has ended:
+ * others would wait for that. */
 struct through_write {
+	int cancel;		 /* as the thread had it */
 	struct table_slot *slot; /* NULL: the file has none */
 	bool is_counted;	 /* table_begin was called */
 	struct desk *desk;	 /* told: the pool's handle */

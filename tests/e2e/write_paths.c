@@ -627,6 +627,25 @@ static void by_a_thread(int fd)
 		pthread_join(threads[i], NULL);
 }
 
+static void *write_cancelled(void *argument)
+{
+	pthread_cancel(pthread_self());
+	return write_here(argument);
+}
+
+/* More of them than the library has handles. */
+static void by_cancelled_threads(int fd)
+{
+	pthread_t thread;
+
+	for (int i = 0; i < 40; i++) {
+		if (pthread_create(&thread, NULL, write_cancelled, &fd))
+			fail("a thread");
+		pthread_join(thread, NULL);
+	}
+	MUST(pwrite(fd, fresh + 5, PAGE, 2 * PAGE));
+}
+
 static _Atomic bool is_changing, is_written;
 
 static void *change_memory(void *argument)
@@ -889,6 +908,7 @@ static const struct {
 	WAY(vfork),
 	WAY(a_socket),
 	WAY(a_thread),
+	WAY(cancelled_threads),
 	WAY(memory_that_changes),
 	WAY(a_map_from_outside),
 	WAY(another_name),

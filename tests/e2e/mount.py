@@ -7,7 +7,9 @@ import errno
 import fcntl
 import json
 import mmap
+import multiprocessing
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -236,6 +238,66 @@ def check_exercise(pool):
     assert exercise.end() == 0, (exercise.out, exercise.error)
     print(exercise.out.strip(), flush=True)
     pool.unmounted(process.send(signal.SIGTERM), one)
+
+
+def move_around(place, seed, count):
+    """Make, remove and rename folders, and move files between them, with names
+    that nobody else gives."""
+    dice = random.Random(seed)
+    for step in range(count):
+        one, other = (os.path.join(place, "d%d" % dice.randrange(6))
+                      for _ in range(2))
+        what = dice.randrange(10)
+        try:
+            if what < 2:
+                os.mkdir(one)
+            elif what < 4:
+                os.rmdir(one)
+            elif what < 5:
+                os.rename(one, other)
+            else:
+                name = dice.choice(os.listdir(one) or ["none"])
+                os.rename(os.path.join(one, name), os.path.join(
+                    other, "%s.%d-%d" % (name.split(".")[0], seed, step)))
+        except OSError as error:
+            assert error.errno in (errno.ENOENT, errno.EEXIST, errno.ESTALE,
+                                   errno.ENOTEMPTY, errno.ENOTCONN,
+                                   errno.ECONNABORTED), error
+
+
+def check_storm(pool):
+    """Four processes by two mounts, of which one is killed: each file is there
+    once, wherever it was moved, and has its bytes."""
+    pool.up()
+    _, one = pool.mount("one")
+    second, two = pool.mount("two")
+    for i in range(24):
+        os.makedirs(os.path.join(one, "d%d" % (i % 6)), exist_ok=True)
+        with open(os.path.join(one, "d%d" % (i % 6), "f%d" % i), "w",
+                  encoding="ascii") as stream:
+            stream.write("f%d" % i)
+    workers = [multiprocessing.Process(target=move_around, args=(
+        place, seed, (20000 if SOAK else 400) * (1 + seed % 2 * 3)))
+               for seed, place in enumerate((one, two, one, two))]
+    for worker in workers:
+        worker.start()
+    workers[0].join()
+    second.kill()
+    for worker in workers:
+        worker.join()
+        assert worker.exitcode == 0, worker
+    pool.gone(second)
+    run("fusermount3", "-u", two)
+    second, two = pool.mount("two")
+    for place in one, two:
+        found = []
+        for folder, _, names in os.walk(place):
+            for name in names:
+                with open(os.path.join(folder, name),
+                          encoding="ascii") as stream:
+                    found.append(stream.read())
+                assert found[-1] == name.split(".")[0], (name, found[-1])
+        assert sorted(found) == sorted("f%d" % i for i in range(24)), found
 
 
 def check_alone(pool):

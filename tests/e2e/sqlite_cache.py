@@ -193,6 +193,20 @@ def check_random(pool):
     assert hits > 500, hits
 
 
+def check_random_beside(pool):
+    """One database, changed with the extension and without it: journals, sizes
+    of pages, backups that are restored, times that are set back."""
+    need_python(pool)
+    pool.up()
+    hits = 0
+    for seed in range(SOAK):
+        if os.path.exists(pool.path):
+            os.remove(pool.path)
+        pool.make()
+        hits += int(pool.work("beside", seed, 40))
+    assert hits > 100, hits
+
+
 def watched(pool, journal, writers, kills=0):
     """Readers by the cache beside writers, of which some are killed."""
     need_python(pool)

@@ -4,9 +4,11 @@ module sqlite3 loads extensions."""
 
 import hashlib
 import json
+import os
 import random
 import sqlite3
 import sys
+import time
 
 EXTENSION, MODE, DATABASE = sys.argv[1:4]
 ROWS = 400  # of the tables that bump and watch use
@@ -100,6 +102,57 @@ def run_random(seed, journal, page_size, count):
             assert digest(databases[0]) == digest(databases[1]), step
     assert digest(databases[0]) == digest(databases[1])
     print(hits + stats(databases[1])["hits"])
+
+
+def change_beside(rng, db, other):
+    """What people do to a database that is in use, by one or the other."""
+    one = rng.choice((db, other))
+    what = rng.randrange(8)
+    if what < 3:
+        one.execute("insert or replace into t values (?, ?, ?)", (
+            rng.randrange(ROWS), rng.random(),
+            rng.randbytes(rng.choice((9, 900, 9000)))))
+    elif what == 3:
+        one.execute("pragma journal_mode=%s" % rng.choice((
+            "wal", "delete", "persist"))).fetchall()
+    elif what == 4:
+        one.execute("pragma wal_checkpoint(%s)" % rng.choice((
+            "passive", "truncate"))).fetchall()
+    elif what == 5:
+        other.execute("pragma page_size=%d" % rng.choice((1024, 4096)))
+        one.execute("vacuum")
+    elif what == 6:
+        with sqlite3.connect(":memory:") as backup:
+            other.backup(backup)
+            backup.execute("update t set v = v + 1 where k % 7 = 0")
+            backup.commit()
+            backup.backup(other)
+    else:
+        os.utime(DATABASE, ns=(0, rng.randrange(10 ** 18)))
+
+
+def run_beside(seed, count):
+    """A database that is changed with the extension and without it, in all ways;
+    whoever reads it with it finds what the other one does."""
+    rng = random.Random(int(seed))
+    readers, beside, hits = [cached(), cached()], plain(), 0
+    for db in (*readers, beside):
+        db.execute("pragma busy_timeout=1")
+    for step in range(int(count)):
+        try:
+            change_beside(rng, readers[0], beside)
+        except sqlite3.OperationalError as error:
+            assert "locked" in str(error), error
+        if rng.randrange(3) == 0:
+            time.sleep(0.06)  # its state is noted
+        want = digest(beside)
+        for db in readers:
+            assert digest(db) == want, (seed, step)
+        if step % 20 == 19:
+            hits += stats(readers[1])["hits"]
+            readers[1].close()
+            readers[1] = cached()
+    print(hits)
 
 
 def make():
@@ -202,5 +255,5 @@ if MODE == "can":
 elif MODE == "make":
     make()
 else:
-    {"random": run_random, "bump": run_bump, "watch": run_watch,
-     "tick": run_tick, "hold": run_hold}[MODE](*sys.argv[4:])
+    {"random": run_random, "beside": run_beside, "bump": run_bump,
+     "watch": run_watch, "tick": run_tick, "hold": run_hold}[MODE](*sys.argv[4:])

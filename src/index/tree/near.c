@@ -480,6 +480,7 @@ bool tree_look_near(struct tree *tree, struct tree_spot *spot)
 	memcpy(spot->slots, near.slots, sizeof(spot->slots));
 	spot->is_frozen = tree_slots_are_frozen(spot->slots);
 	spot->slot = near.slot;
+	spot->is_held = spot->is_guessed = false;
 	spot->record = near.record;
 	spot->mark_at = near.mark_at;
 	spot->outside = 0;

@@ -240,6 +240,7 @@ void txn_items_free(struct reef_txn *txn)
 static const uint32_t block_lines[] = {
 	INTENT_FIRST_LINES, 64, 512, 4096, TXN_KEYS_MAX,
 };
+#define BLOCK_SIZES (sizeof(block_lines) / sizeof(block_lines[0]))
 #define NEAR_LINES 3u
 
 /* How many lines the next block is to have, of which `count` are wanted now. A
@@ -256,7 +257,8 @@ static uint32_t next_lines(const struct reef_txn *txn, uint32_t count)
 		return NEAR_LINES;
 	for (i = 0; i < txn->blocks_count; i++)
 		larger += txn->blocks[i].lines != NEAR_LINES;
-	return block_lines[larger];
+	/* More than these are only needed where spare ones had to do. */
+	return larger < BLOCK_SIZES ? block_lines[larger] : TXN_KEYS_MAX;
 }
 
 struct intent_head txn_head(const struct reef_txn *txn)

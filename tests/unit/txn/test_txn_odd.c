@@ -324,6 +324,43 @@ static void txn_in_a_full_pool_deletes(void **state)
 	run_full(delete_when_full);
 }
 
+/* Six maps have a block to spare each. */
+#define SPARING 6u
+
+static int delete_many_when_full(struct member *member)
+{
+	uint64_t *blocks = calloc(BLOCKS_MAX, sizeof(*blocks));
+	struct reef_map *maps[SPARING];
+	struct reef_space *space;
+	struct reef_txn *txn;
+	char name[3] = "m0";
+
+	WANT(blocks);
+	TRY(member_space(member, &space));
+	for (uint32_t i = 0; i < SPARING; i++, name[1]++)
+		TRY(reef_map_open(space, name, NULL, &maps[i]));
+	for (uint32_t i = 0; i < SPARING * INTENT_FIRST_LINES; i++)
+		TRY(reef_map_put(maps[i % SPARING], &i, 4, "1", 1, 0, NULL));
+	TRY(take_rest(space, blocks));
+	TRY(reef_txn_begin(space, NULL, &txn));
+	for (uint32_t i = 0; i < SPARING * INTENT_FIRST_LINES; i++)
+		TRY(reef_txn_delete(txn, maps[i % SPARING], &i, 4));
+	TRY(reef_txn_commit(txn));
+	reef_txn_close(txn);
+	for (uint32_t i = 0; i < SPARING * INTENT_FIRST_LINES; i++)
+		WANT_RC(reef_map_delete(maps[i % SPARING], &i, 4, 0), -ENOENT);
+	for (uint32_t i = 0; i < SPARING; i++)
+		reef_map_close(maps[i]);
+	free(blocks);
+	return 0;
+}
+
+static void txn_in_a_full_pool_deletes_many(void **state)
+{
+	(void)state;
+	run_full(delete_many_when_full);
+}
+
 /* There is room for a few values; what was put before comes back later. */
 static int replace_when_tight(struct member *member)
 {
@@ -839,6 +876,7 @@ int main(void)
 		cmocka_unit_test(txn_run_of_who_reads_never_changes),
 		cmocka_unit_test(txn_in_a_full_pool_changes_nothing),
 		cmocka_unit_test(txn_in_a_full_pool_deletes),
+		cmocka_unit_test(txn_in_a_full_pool_deletes_many),
 		cmocka_unit_test(txn_in_a_tight_pool_replaces),
 		cmocka_unit_test(txn_of_two_fibers_is_busy),
 		cmocka_unit_test(txn_entries_are_live_while_they_are_held),

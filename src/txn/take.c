@@ -430,17 +430,11 @@ static bool is_passing(int rc)
 	return !rc || rc == -REEF_EINDOUBT || rc == -REEF_ENOTDONE;
 }
 
-static int take_ready(struct taking *taking)
+/* Write and do all that is ready. */
+static int run_ready(struct taking *taking)
 {
-	int rc, ended;
+	int rc = write_lines(taking), ended;
 
-	taking->writes = taking->ready = 0;
-	taking->apart = false;
-	for (uint32_t i = 0; i < taking->count; i++)
-		taking->ready += taking->items[i]->is_ready;
-	if (!taking->ready)
-		return 0;
-	rc = write_lines(taking);
 	if (!rc)
 		rc = add_slots(taking);
 	if (rc)
@@ -450,6 +444,26 @@ static int take_ready(struct taking *taking)
 	rc = is_passing(rc) ? ended : rc;
 	ended = end_head(taking);
 	return rc ? rc : ended;
+}
+
+static int take_ready(struct taking *taking)
+{
+	int rc;
+
+	taking->writes = taking->ready = 0;
+	taking->apart = false;
+	for (uint32_t i = 0; i < taking->count; i++)
+		taking->ready += taking->items[i]->is_ready;
+	if (!taking->ready)
+		return 0;
+	rc = run_ready(taking);
+	for (uint32_t i = 0; i < taking->count; i++) {
+		struct item *item = taking->items[i];
+
+		if (item->is_ready && !item->is_known)
+			item->hold->index->discard(item->hold);
+	}
+	return rc;
 }
 
 /* --- ghosts --- */

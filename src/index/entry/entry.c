@@ -252,6 +252,13 @@ void entry_fresh_drop(struct entry_home *home, struct entry_fresh *fresh,
 	*fresh = (struct entry_fresh){0};
 }
 
+void entry_fresh_discard(struct entry_home *home, struct entry_fresh *fresh)
+{
+	if (fresh->at && !fresh->staged && !fresh->is_named)
+		reef_free(home->space, fresh->at, 0);
+	entry_fresh_drop(home, fresh, fresh->staged);
+}
+
 void entry_free(struct entry_home *home, uint64_t at)
 {
 	if (REEF_MUTATED(HASH_NO_TAG))

@@ -149,6 +149,9 @@ int entry_fresh_write(struct entry_home *home, struct entry_fresh *fresh);
  */
 void entry_fresh_drop(struct entry_home *home, struct entry_fresh *fresh,
 		      bool block);
+/* The same of one that no word has named, and none will: its block may be used
+ * again at once. */
+void entry_fresh_discard(struct entry_home *home, struct entry_fresh *fresh);
 
 /* Free an entry that no word names (any more). */
 void entry_free(struct entry_home *home, uint64_t at);

@@ -101,6 +101,9 @@ struct hold_index {
 			  struct reef_access *accesses);
 	void (*held)(struct hold *hold);
 	void (*doubted)(struct hold *hold);
+	/* Free what prepare took for a slot that is not held: before reef_leave
+	 * (heap/unlinked.c, a). */
+	void (*discard)(struct hold *hold);
 
 	/* Say what a key that is held becomes; put takes a block: errors of
 	 * that. */

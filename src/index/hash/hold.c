@@ -336,6 +336,11 @@ static void doubted(struct hold *hold)
 	(void)hold;
 }
 
+static void discard(struct hold *hold)
+{
+	(void)hold;
+}
+
 /* --- what becomes of it --- */
 
 static int put(struct hold *hold, const struct entry *put)
@@ -495,6 +500,7 @@ const struct hold_index hash_holds = {
 	.ahead = ahead,
 	.held = held,
 	.doubted = doubted,
+	.discard = discard,
 	.put = put,
 	.remove = remove_key,
 	.dies = dies,

@@ -26,7 +26,8 @@ struct tree_hold {
 	struct tree_spot spot;
 	int at; /* the slot that is to be taken; TREE_SLOTS: there is none */
 	bool lacks_room;
-	struct entry_fresh ghost; /* of a key that is nowhere */
+	struct entry_fresh ghost; /* of a key that is nowhere, while it is
+				   * taken */
 	char key[];
 };
 
@@ -61,7 +62,7 @@ static void free_hold(struct hold *hold)
 {
 	struct tree_hold *own = of(hold);
 
-	entry_fresh_drop(home_of(hold->structure), &own->ghost, true);
+	reef_assert(!own->ghost.at);
 	tree_spot_fini(&own->spot);
 	free(own);
 }
@@ -461,6 +462,11 @@ static void doubted(struct hold *hold)
 	entry_fresh_drop(home_of(hold->structure), &of(hold)->ghost, false);
 }
 
+static void discard(struct hold *hold)
+{
+	entry_fresh_discard(home_of(hold->structure), &of(hold)->ghost);
+}
+
 /* --- what becomes of it --- */
 
 static int put(struct hold *hold, const struct entry *put)
@@ -605,6 +611,7 @@ const struct hold_index tree_holds = {
 	.ahead = ahead,
 	.held = held,
 	.doubted = doubted,
+	.discard = discard,
 	.put = put,
 	.remove = remove_key,
 	.dies = dies,

@@ -361,6 +361,55 @@ static void txn_in_a_full_pool_deletes_many(void **state)
 	run_full(delete_many_when_full);
 }
 
+/* The last one that was taken, of the smallest. */
+static uint64_t last_block(const uint64_t *blocks)
+{
+	uint32_t i = 0;
+
+	while (i + 1 < BLOCKS_MAX && blocks[i + 1])
+		i++;
+	return blocks[i];
+}
+
+/* Two keys that are in no leaf, and room for one of them. What was taken for it
+ * is another's soon, and is not given back a second time. */
+static int miss_two_when_full(struct member *member)
+{
+	uint64_t *blocks = calloc(BLOCKS_MAX, sizeof(*blocks)), at, again;
+	struct reef_txn_item items[2] = {
+		{.key = "x", .key_size = 1},
+		{.key = "x", .key_size = 1},
+	};
+	struct reef_tree *tree;
+	struct reef_txn *txn;
+	struct scene scene;
+
+	WANT(blocks);
+	TRY(open_scene(member, &scene));
+	TRY(reef_tree_open(scene.space, "t2", NULL, &tree));
+	TRY(put(scene.tree, "a", "1"));
+	TRY(put(tree, "a", "1"));
+	TRY(take_rest(scene.space, blocks));
+	TRY(reef_free(scene.space, last_block(blocks), 0));
+	items[0].tree = scene.tree;
+	items[1].tree = tree;
+	TRY(reef_txn_begin(scene.space, NULL, &txn));
+	WANT_RC(reef_txn_take_many(txn, items, 2), -ENOSPC);
+	TRY(reef_alloc(scene.space, 56, &at));
+	reef_txn_close(txn);
+	WANT_RC(reef_alloc(scene.space, 56, &again), -ENOSPC);
+	free(blocks);
+	reef_tree_close(tree);
+	close_scene(&scene);
+	return 0;
+}
+
+static void txn_in_a_full_pool_gives_back_what_is_its(void **state)
+{
+	(void)state;
+	run_full(miss_two_when_full);
+}
+
 /* There is room for a few values; what was put before comes back later. */
 static int replace_when_tight(struct member *member)
 {
@@ -877,6 +926,7 @@ int main(void)
 		cmocka_unit_test(txn_in_a_full_pool_changes_nothing),
 		cmocka_unit_test(txn_in_a_full_pool_deletes),
 		cmocka_unit_test(txn_in_a_full_pool_deletes_many),
+		cmocka_unit_test(txn_in_a_full_pool_gives_back_what_is_its),
 		cmocka_unit_test(txn_in_a_tight_pool_replaces),
 		cmocka_unit_test(txn_of_two_fibers_is_busy),
 		cmocka_unit_test(txn_entries_are_live_while_they_are_held),

@@ -5,6 +5,8 @@
 
 #include "pool/rpc.h"
 
+#define LIVES_MAX 16u /* sessions that an order may cost */
+
 static int need_operator(struct cluster *cluster)
 {
 	struct reef_client_options options = {
@@ -32,9 +34,18 @@ static int need_operator(struct cluster *cluster)
 	return rc;
 }
 
+static void dismiss_operator(struct cluster *cluster)
+{
+	reef_close(cluster->orders);
+	reef_client_unref(cluster->operator);
+	cluster->orders = NULL;
+	cluster->operator= NULL;
+}
+
 static int give(struct cluster *cluster, uint16_t kind, bool mutating,
 		const struct reef_body *body)
 {
+	uint32_t lives = 0;
 	int rc = 0;
 
 	/* One handle: one order at a time. */
@@ -43,10 +54,18 @@ static int give(struct cluster *cluster, uint16_t kind, bool mutating,
 	if (rc)
 		return rc;
 	cluster->ordering = true;
-	rc = need_operator(cluster);
-	if (!rc)
-		rc = reef_client_ask(cluster->orders, kind, mutating, body,
-				     NULL);
+	do {
+		rc = need_operator(cluster);
+		if (!rc)
+			rc = reef_client_ask(cluster->orders, kind, mutating,
+					     body, NULL);
+		/* Where leases are so short that clients lose theirs when the
+		 * broker is slow to come back, an operator does, too. An order
+		 * may be given twice. */
+		if (rc != -REEF_EFENCED || !cluster->options.hasty)
+			break;
+		dismiss_operator(cluster);
+	} while (++lives < LIVES_MAX);
 	cluster->ordering = false;
 	return rc;
 }
@@ -87,10 +106,7 @@ int orders_reclaim(struct cluster *cluster, uint32_t index, uint64_t size)
 
 void orders_close(struct cluster *cluster)
 {
-	reef_close(cluster->orders);
-	reef_client_unref(cluster->operator);
+	dismiss_operator(cluster);
 	reef_mesh_close(cluster->mesh);
-	cluster->orders = NULL;
-	cluster->operator= NULL;
 	cluster->mesh = NULL;
 }

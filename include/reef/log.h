@@ -63,8 +63,9 @@ enum reef_log_flags {
 /* The position that an append to an EARLY log tells. */
 #define REEF_LOG_UNPLACED UINT64_MAX
 
-/* Zero means the default. All but flags is fixed when the log is made; whoever
- * opens it later has that, whatever the options say. */
+/* Zero means the default. All but EXISTING and RENEW is fixed when the log is
+ * made; whoever opens it later has that, whatever the options say, if they are
+ * some that a log could be made with; reef_log_stats tells it. */
 struct reef_log_options {
 	uint32_t flags;
 	uint32_t entry_max; /* bytes; 1 MiB, and at most that */
@@ -87,7 +88,9 @@ struct reef_log_options {
  * be closed before its space.
  * -ENOENT: there is none, with REEF_LOG_EXISTING.  -EEXIST: the name is
  * something else's.  -EINVAL: no name, a limit out of its range, an unknown
- * flag.  -ENAMETOOLONG: more than 255 bytes.  -ENOSPC, -EDQUOT: no room to make
+ * flag, or flags that do not go together; or it has to be made, and its name
+ * has "~reader~" in it or ends with "~reader", as that of another log's reader
+ * may.  -ENAMETOOLONG: more than 255 bytes.  -ENOSPC, -EDQUOT: no room to make
  * it.  -EACCES: it has to be made, and only reading is granted.
  * -REEF_EVERSION: it was made by a version with another layout. */
 REEF_API int reef_log_open(struct reef_space *space, const char *name,

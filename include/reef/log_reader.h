@@ -40,7 +40,8 @@ enum reef_reader_flags {
 	REEF_READER_NEW = 4,
 };
 
-/* Zero means the default. All but EXISTING is fixed when the reader is made. */
+/* Zero means the default. All but EXISTING is fixed when the reader is made;
+ * whoever opens it later has that, but for GROUP whatever the options say. */
 struct reef_reader_options {
 	uint32_t flags;
 	/* GROUP: so many positions, from the lowest that is not acknowledged
@@ -55,7 +56,8 @@ struct reef_reader_options {
  * caller's.
  * -ENOENT: there is none, with REEF_READER_EXISTING.  -EBUSY: another has it,
  * and lives; never of a group.  -EEXIST: it is a group and the options say that
- * it is none, or the other way round.  -EINVAL: no name, a limit out of its
+ * it is none, or the other way round; or LOG~reader~NAME, its object, is
+ * something else's.  -EINVAL: no name, a limit out of its
  * range, an unknown flag.  -ENAMETOOLONG: with the log's name it is longer than
  * 247 bytes.  -REEF_ENOLINK: another has it, and the broker, who could tell
  * whether that one lives, is away.  -ENOSPC, -EDQUOT, -EACCES. */

@@ -29,6 +29,7 @@
 /* Each further attempt needs another client that changed something meanwhile,
  * or a lost link. */
 #define LOG_ATTEMPTS 64
+#define LOG_FORMAT 2  /* of a log's body */
 #define LOG_CACHED 4u /* segments */
 #define LOG_WINDOW_BYTES 65536u
 #define LOG_NOWHERE UINT64_MAX
@@ -289,8 +290,10 @@ int log_unlink(struct reef_log *log, const struct log_map *map,
 
 /* --- reader.c --- */
 
+/* False if a name could be that of another log's reader. */
+bool log_is_name(const char *name);
 /* Forget all readers of a log that was dropped. */
-void log_drop_readers(struct reef_space *space, const char *log);
+void log_drop_readers(const struct object *log, const char *name);
 
 /* --- recover.c --- */
 void log_kinds_register(void);

@@ -16,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FORMAT 2
 #define CELL 240u
 #define SEGMENT 4096u
 #define SEGMENTS 1024u
@@ -97,7 +96,7 @@ static struct object_shape shape_of(const struct reef_log_options *options,
 {
 	return (struct object_shape){
 		.kind = OBJECT_LOG,
-		.format = FORMAT,
+		.format = LOG_FORMAT,
 		.limits =
 			{
 				[ENTRY_MAX] = options->entry_max,
@@ -147,12 +146,17 @@ static int open_object(struct reef_space *space, const char *name,
 {
 	const struct log_body start = body_of(options);
 	const struct object_shape shape = shape_of(options, &start);
+	uint32_t flags = options->flags & REEF_LOG_EXISTING;
 	struct log_body body;
 	int rc;
 
 	static_assert(REEF_LOG_EXISTING == OBJECT_EXISTING, "one flag");
-	rc = object_open(space, name, &shape,
-			 options->flags & REEF_LOG_EXISTING, &log->object);
+	/* A log that has such a name from before can be opened. */
+	if (!log_is_name(name))
+		flags = OBJECT_EXISTING;
+	rc = object_open(space, name, &shape, flags, &log->object);
+	if (rc == -ENOENT && !(options->flags & REEF_LOG_EXISTING))
+		rc = flags ? -EINVAL : rc;
 	if (rc == -REEF_ELOST && options->flags & REEF_LOG_RENEW) {
 		rc = object_renew(space, name, &shape, &log->object);
 		/* Another has dropped it meanwhile. */
@@ -214,7 +218,7 @@ static int finish_drop(struct reef_log *log, const char *name)
 	reef_leave(log->reef);
 	if (rc)
 		return rc;
-	log_drop_readers(log->object.space, name);
+	log_drop_readers(&log->object, name);
 	rc = object_unbind(&log->object, name);
 	return rc == -ENOENT ? 0 : rc;
 }

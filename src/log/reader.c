@@ -1,5 +1,10 @@
 /* reader.c - readers with a name: open, close, drop, list; and those that one
- * client has at a time. The rules are in reader.h; groups are in group.c. */
+ * client has at a time. The rules are in reader.h; groups are in group.c.
+ *
+ * A reader's object is called LOG~reader~NAME. No log is made whose name, with
+ * the mark behind it, has that mark before its end: so the first mark of an
+ * object's name ends the log's. There may be logs from before that was so:
+ * what is found under a name is asked for the log that it is of. */
 #include "log/reader.h"
 
 #include "base/log.h"
@@ -35,6 +40,16 @@ static int make_name(const char *log, const char *reader,
 	return length < (int)sizeof(out->text) ? 0 : -ENAMETOOLONG;
 }
 
+bool log_is_name(const char *name)
+{
+	const size_t tail = sizeof(MARK) - 2; /* but for its last byte */
+	size_t size = name ? strlen(name) : 0;
+
+	return !name ||
+	       (!strstr(name, MARK) &&
+		(size < tail || memcmp(name + size - tail, MARK, tail)));
+}
+
 struct names {
 	char **texts;
 	size_t count;
@@ -60,63 +75,11 @@ static int keep_name(void *context, const char *name, uint64_t value,
 	return 0;
 }
 
-static int list_names(struct reef_space *space, const char *log,
-		      struct names *names)
-{
-	struct reader_name prefix = {0};
-	int rc = make_name(log, "", &prefix);
-
-	*names = (struct names){.skip = strlen(log) + sizeof(MARK) - 1};
-	/* A name that is too long has no readers. */
-	return rc ? 0 : reef_name_list(space, prefix.text, keep_name, names);
-}
-
 static void free_names(struct names *names)
 {
 	while (names->count)
 		free(names->texts[--names->count]);
 	free(names->texts);
-}
-
-int reef_reader_list(struct reef_log *log,
-		     int (*each)(void *context, const char *name),
-		     void *context)
-{
-	struct names names;
-	int rc = list_names(log->object.space, log->name, &names);
-
-	for (size_t i = 0; !rc && i < names.count; i++)
-		rc = each(context, names.texts[i]);
-	free_names(&names);
-	return rc;
-}
-
-static int drop_by_name(struct reef_space *space, const char *log,
-			const char *reader)
-{
-	struct reader_name name;
-	int rc = make_name(log, reader, &name);
-
-	if (!rc && !reader[0])
-		rc = -EINVAL;
-	return rc ? rc : object_drop(space, name.text, OBJECT_READER, NULL);
-}
-
-void log_drop_readers(struct reef_space *space, const char *log)
-{
-	struct names names;
-
-	/* Those that stay are of a log that is not there any more, and so are
-	 * replaced when they are opened: is_of_log. */
-	if (!list_names(space, log, &names))
-		for (size_t i = 0; i < names.count; i++)
-			(void)drop_by_name(space, log, names.texts[i]);
-	free_names(&names);
-}
-
-int reef_reader_drop(struct reef_log *log, const char *name)
-{
-	return drop_by_name(log->object.space, log->name, name);
 }
 
 /* --- the object --- */
@@ -146,6 +109,123 @@ static int read_body(const struct object *object, struct reader_body *body)
 
 	return rc ? rc : check_body(object, body);
 }
+
+/* --- whose it is --- */
+
+/* 1: the reader of that name belongs to another log, which is there, or lost.
+ * 0: to that one, or to one that was dropped. */
+static int is_others(const struct object *log, const char *name,
+		     const struct reader_body *body)
+{
+	const struct object_shape shape = {.kind = OBJECT_LOG,
+					   .format = LOG_FORMAT};
+	struct reader_name other;
+	struct object object;
+	const char *at;
+	int rc;
+
+	if (body->log == log->body)
+		return 0;
+	for (at = strstr(name, MARK); at; at = strstr(at + 1, MARK)) {
+		memcpy(other.text, name, (size_t)(at - name));
+		other.text[at - name] = 0;
+		rc = object_open(log->space, other.text, &shape,
+				 OBJECT_EXISTING, &object);
+		if (rc == -ENOENT || rc == -EEXIST)
+			continue;
+		if (rc)
+			return rc == -REEF_ELOST || rc == -REEF_EVERSION ? 1
+									 : rc;
+		if (object.body == body->log)
+			return 1;
+	}
+	return 0;
+}
+
+/* The same of one that was not opened; 0 also: it cannot be, or is none. */
+static int is_named_by_others(const struct object *log, const char *name)
+{
+	const struct object_shape shape = {.kind = OBJECT_READER,
+					   .format = FORMAT};
+	struct reader_body body;
+	struct object object;
+
+	if (object_open(log->space, name, &shape, OBJECT_EXISTING, &object) ||
+	    read_body(&object, &body))
+		return 0;
+	return is_others(log, name, &body);
+}
+
+/* The names of all readers of a log. */
+static int list_names(const struct object *log, const char *log_name,
+		      struct names *names)
+{
+	struct reader_name prefix = {0}, full;
+	int rc = make_name(log_name, "", &prefix);
+	size_t i, count;
+
+	*names = (struct names){.skip = strlen(log_name) + sizeof(MARK) - 1};
+	/* A name that is too long has no readers. */
+	rc = rc ? 0 : reef_name_list(log->space, prefix.text, keep_name, names);
+	count = names->count;
+	for (i = names->count = 0; i < count; i++) {
+		if (make_name(log_name, names->texts[i], &full) ||
+		    (strstr(names->texts[i], &MARK[1]) &&
+		     is_named_by_others(log, full.text)))
+			free(names->texts[i]);
+		else
+			names->texts[names->count++] = names->texts[i];
+	}
+	return rc;
+}
+
+static int drop_by_name(const struct object *log, const char *log_name,
+			const char *reader)
+{
+	struct reader_name name;
+	int rc = make_name(log_name, reader, &name);
+
+	if (!rc && !reader[0])
+		rc = -EINVAL;
+	if (!rc)
+		rc = is_named_by_others(log, name.text);
+	if (rc == 1)
+		rc = -ENOENT;
+	return rc ? rc
+		  : object_drop(log->space, name.text, OBJECT_READER, NULL);
+}
+
+void log_drop_readers(const struct object *log, const char *name)
+{
+	struct names names;
+
+	/* Those that stay are of a log that is not there any more, and so are
+	 * replaced when they are opened. */
+	if (!list_names(log, name, &names))
+		for (size_t i = 0; i < names.count; i++)
+			(void)drop_by_name(log, name, names.texts[i]);
+	free_names(&names);
+}
+
+int reef_reader_drop(struct reef_log *log, const char *name)
+{
+	return drop_by_name(&log->object, log->name, name);
+}
+
+int reef_reader_list(struct reef_log *log,
+		     int (*each)(void *context, const char *name),
+		     void *context)
+{
+	struct names names;
+	int rc = list_names(&log->object, log->name, &names);
+
+	for (size_t i = 0; !rc && i < names.count; i++)
+		rc = each(context, names.texts[i]);
+	free_names(&names);
+	return rc;
+}
+
+/* --- opening --- */
 
 /* Where a new reader begins. */
 static int find_start(struct reef_log *log, uint32_t flags, uint64_t *start)
@@ -184,6 +264,9 @@ static int open_object(struct reef_log *log, const char *name,
 		rc = read_body(&reader->object, &reader->fixed);
 	if (rc || reader->fixed.log == log->object.body)
 		return rc;
+	rc = is_others(&log->object, name, &reader->fixed);
+	if (rc)
+		return rc == 1 ? -EEXIST : rc;
 	/* It is of a log of that name that was dropped. */
 	rc = object_unbind(&reader->object, name);
 	return rc && rc != -ENOENT && rc != -REEF_EINDOUBT ? rc : -EAGAIN;

@@ -172,6 +172,96 @@ static void reader_ends_with_its_log(void **state)
 	logs_run(begins_anew);
 }
 
+/* --- names --- */
+
+static int count_all(void *context, const char *name)
+{
+	(void)name;
+	++*(uint32_t *)context;
+	return 0;
+}
+
+/* Make a log whose name could be a reader's, as they were made once. */
+static int make_old(struct reef_space *space, const char *name,
+		    struct reef_log **log)
+{
+	uint64_t block, generation;
+
+	TRY(reef_log_open(space, "old", &logs_small, log));
+	reef_log_close(*log);
+	TRY(reef_name_lookup(space, "old", &block, &generation));
+	TRY(reef_name_unbind(space, "old", generation));
+	TRY(reef_name_bind(space, name, block, &generation));
+	return reef_log_open(space, name, NULL, log);
+}
+
+static int refuses_names(struct reef_space *space)
+{
+	static const char *const bad[] = {"a~reader~b", "a~reader~", "~reader~",
+					  "a~reader", "~reader"};
+	static const char *const good[] = {"reader~b", "a~readers", "a~reader-",
+					   "reader"};
+	struct reef_log_options options = {.flags = REEF_LOG_EXISTING};
+	struct reef_log *log;
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		WANT_RC(reef_log_open(space, bad[i], NULL, &log), -EINVAL);
+		WANT_RC(reef_log_open(space, bad[i], &options, &log), -ENOENT);
+	}
+	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+		TRY(reef_log_open(space, good[i], NULL, &log));
+		reef_log_close(log);
+		TRY(reef_log_drop(space, good[i]));
+	}
+	return 0;
+}
+
+/* A reader of one log is not taken for another log's. */
+static int keeps_apart(struct member *member)
+{
+	struct reef_reader *reader, *other;
+	struct reef_reader_stats stats;
+	struct reef_log *log, *old;
+	struct reef_space *space;
+	uint32_t count = 0;
+
+	TRY(logs_open(member, &space, &log));
+	TRY(refuses_names(space));
+	TRY(make_old(space, "log~reader~b", &old));
+	TRY(append_some(old, 0, 5));
+	TRY(reef_reader_open(old, "c", NULL, &reader));
+	TRY(take(reader, 3));
+	TRY(reef_reader_done_all(reader));
+	reef_reader_close(reader);
+	WANT_RC(reef_reader_open(log, "b~reader~c", NULL, &other), -EEXIST);
+	WANT_RC(reef_reader_open(log, "b", NULL, &other), -EEXIST);
+	WANT_RC(reef_reader_drop(log, "b~reader~c"), -ENOENT);
+	WANT_RC(reef_reader_stats(log, "b~reader~c", &stats), -ENOENT);
+	/* One of its own that has such a name is no other's. */
+	TRY(reef_reader_open(log, "x~reader~y", NULL, &other));
+	reef_reader_close(other);
+	TRY(reef_reader_list(log, count_all, &count));
+	WANT(count == 2); /* and that log, which has the name of one */
+	reef_log_close(log);
+	TRY(reef_log_drop(space, "log"));
+	TRY(reef_reader_stats(old, "c", &stats));
+	WANT(stats.next == 3);
+	TRY(reef_log_open(space, "log", &logs_small, &log));
+	WANT_RC(reef_reader_stats(log, "x~reader~y", &stats), -ENOENT);
+	/* The other is gone: so is what it had. */
+	reef_log_close(old);
+	TRY(reef_log_drop(space, "log~reader~b"));
+	TRY(reef_reader_open(log, "b~reader~c", NULL, &other));
+	reef_reader_close(other);
+	reef_log_close(log);
+	return reef_log_drop(space, "log");
+}
+
+static void reader_is_not_taken_for_another_logs(void **state)
+{
+	logs_run(keeps_apart);
+}
+
 /* --- groups --- */
 
 static const struct reef_reader_options group = {.flags = REEF_READER_GROUP,
@@ -575,6 +665,7 @@ int main(void)
 		cmocka_unit_test(reader_goes_on_where_it_was_acknowledged),
 		cmocka_unit_test(reader_refuses_bad_input),
 		cmocka_unit_test(reader_ends_with_its_log),
+		cmocka_unit_test(reader_is_not_taken_for_another_logs),
 		cmocka_unit_test(reader_group_divides_the_work),
 		cmocka_unit_test(reader_group_gives_again_what_takes_too_long),
 		cmocka_unit_test(reader_group_passes_what_was_trimmed),

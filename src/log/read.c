@@ -46,6 +46,7 @@ struct window {
 	struct log_found segment;
 	uint8_t **longs; /* their bytes, by position; NULL: none */
 	bool is_blocked; /* behind them one is not */
+	bool is_one;	 /* what cannot be read is the first entry alone */
 };
 
 static uint32_t slot_of(const struct reef_log *log, uint64_t position)
@@ -100,6 +101,7 @@ static int decide(struct window *window)
 		/* Only what comes before it can be given. */
 		if (rc)
 			log->words[i] = word = 0;
+		window->is_one = rc == -REEF_ECORRUPT && !i;
 		if (rc && !i)
 			return rc;
 		if (!word)
@@ -153,6 +155,8 @@ static int read_longs(struct window *window)
 	window->count = i;
 	if (rc == -EFAULT || rc == -ERANGE || rc == -EINVAL)
 		rc = -REEF_ECORRUPT;
+	/* Its block is not the segment's. */
+	window->is_one = rc && !i;
 	return i ? 0 : rc;
 }
 
@@ -456,7 +460,7 @@ static int give_window(struct reading *reading, const struct window *window)
 }
 
 /* What an error of a window means: *next may go on behind it. */
-static int judge(struct reading *reading, int rc)
+static int judge(struct reading *reading, const struct window *window, int rc)
 {
 	uint32_t size = reading->log->options.segment;
 
@@ -465,7 +469,9 @@ static int judge(struct reading *reading, int rc)
 	case -REEF_ECORRUPT:
 		if (reading->given)
 			return AT_END;
-		reading->next = (reading->next / size + 1) * size;
+		reading->next = window->is_one
+					? reading->next + 1
+					: (reading->next / size + 1) * size;
 		return rc;
 	default:
 		return rc;
@@ -483,7 +489,7 @@ static int read_sharded(struct reading *reading, struct window *window)
 	if (!rc && window->count)
 		rc = read_longs(window);
 	if ((rc == -REEF_ELOST || rc == -REEF_ECORRUPT) && !reading->given)
-		reading->next = window->count ? window->from + 1 : next;
+		reading->next = window->is_one ? window->from + 1 : next;
 	if (rc == -REEF_ELOST || rc == -REEF_ECORRUPT)
 		return reading->given ? AT_END : rc;
 	return rc || window->count ? rc : AT_END;
@@ -520,7 +526,7 @@ static int read_some(struct reading *reading, uint64_t *wait_ns)
 	}
 	log_leave(log);
 	if (rc < 0 && !is_judged)
-		rc = judge(reading, rc);
+		rc = judge(reading, &window, rc);
 	else if (!rc && window.count)
 		rc = give_window(reading, &window);
 	free_longs(&window);

@@ -280,6 +280,94 @@ static void log_keeps_so_many_bytes_behind_a_lost_segment(void **state)
 	assert_true(lost > 0);
 }
 
+/* --- one entry --- */
+
+/* The word of a long entry leads nowhere any more. */
+static int misplaces(struct reef_log *log, uint64_t position)
+{
+	struct log_found found;
+	uint64_t word, at;
+
+	reef_enter(log->reef);
+	if (log->sharded) {
+		at = shard_cell_at(log, log->sharded->own.at, position);
+	} else {
+		TRY(log_find(log, position / 16, &found));
+		at = found.at + log_word_offset(position % 16);
+	}
+	TRY(reef_read(log->reef, at, &word, 8));
+	WANT(log_word_is_long(word));
+	word |= LOG_BLOCK_MASK;
+	TRY(reef_write(log->reef, at, &word, 8));
+	reef_leave(log->reef);
+	return 0;
+}
+
+/* Takes all that a reader is given, up to a position. */
+static int takes_up_to(struct reef_reader *reader, uint64_t end, uint32_t *bad)
+{
+	int rc = 0;
+
+	memset(&seen, 0, sizeof(seen));
+	while (!rc && (!seen.count || seen.positions[seen.count - 1] + 1 < end))
+		for (;;) {
+			rc = reef_reader_next(reader, 64, 0, logs_see, &seen);
+			if (rc != -REEF_ECORRUPT && rc != -REEF_ELOST)
+				break;
+			++*bad;
+		}
+	return rc;
+}
+
+/* A long entry that is damaged, or lost, costs nobody another one. */
+static int loses_one(struct member *member)
+{
+	const struct reef_reader_options options = {.flags = REEF_READER_GROUP,
+						    .window = 16};
+	static const uint32_t kinds[] = {0, REEF_LOG_SINGLE, REEF_LOG_SHARDED,
+					 REEF_LOG_SHARDED | REEF_LOG_EARLY};
+	struct reef_reader *reader;
+	struct reef_space *space;
+	struct reef_log *log;
+	uint64_t next, from;
+	uint32_t bad;
+
+	for (uint32_t kind = 0; kind < 4; kind++) {
+		TRY(open_with(member, kinds[kind], 0, 0, &space, &log));
+		if (kinds[kind] == REEF_LOG_SINGLE)
+			TRY(reef_log_lead(log));
+		for (uint64_t i = 0; i < 14; i++)
+			TRY(logs_append(log, i, i % 5 == 3 ? 100 : 8, NULL));
+		TRY(reef_log_tail(log, &from));
+		from -= 14;
+		TRY(misplaces(log, from + 3));
+		memset(&seen, 0, sizeof(seen));
+		TRY(reef_log_read(log, from, 64, logs_see, &seen, &next));
+		WANT(seen.count == 3 && next == from + 3);
+		WANT_RC(reef_log_read(log, next, 64, logs_see, &seen, &next),
+			-REEF_ECORRUPT);
+		WANT(next == from + 4);
+		TRY(logs_read(log, next, &seen, &next));
+		WANT(seen.count == 10 && next == from + 14);
+		for (uint32_t group = 0; group < 2; group++) {
+			bad = 0;
+			TRY(reef_reader_open(log, group ? "some" : "one",
+					     group ? &options : NULL, &reader));
+			TRY(takes_up_to(reader, from + 14, &bad));
+			WANT(seen.count == 13 && bad == 1);
+			reef_reader_close(reader);
+		}
+		reef_log_close(log);
+		TRY(reef_log_drop(space, "log"));
+	}
+	return 0;
+}
+
+static void log_lost_entry_costs_no_other(void **state)
+{
+	logs_run(loses_one);
+}
+
 /* --- the dead --- */
 
 /* What one that comes, appends and dies leaves is found near its place, however
@@ -602,6 +690,7 @@ int main(void)
 		cmocka_unit_test(log_single_keeps_so_much_whoever_leads),
 		cmocka_unit_test(log_full_is_trimmed_by_the_next_one),
 		cmocka_unit_test(log_keeps_so_many_bytes_behind_a_lost_segment),
+		cmocka_unit_test(log_lost_entry_costs_no_other),
 		cmocka_unit_test(log_long_entry_of_the_dead_is_soon_found),
 		cmocka_unit_test(log_wait_is_told_by_fibers_of_its_handle),
 		cmocka_unit_test(log_wait_is_told_of_the_end),

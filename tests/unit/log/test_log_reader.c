@@ -1,5 +1,6 @@
 /* test_log_reader.c - readers with a name: where they go on, who is given what,
  * and what becomes of what was given to the dead. */
+#include "fabric/hook/fault.h"
 #include "fixture/log_world.h"
 #include "log/reader.h"
 
@@ -405,6 +406,111 @@ static void reader_group_passes_what_was_trimmed(void **state)
 	logs_run(falls_behind);
 }
 
+/* --- doubt --- */
+
+static struct reef_fault *fault; /* of the first member */
+
+static int push_fault(struct member *member, struct reef_fabric *fabric)
+{
+	struct reef_fault *pushed;
+	int rc = reef_fault_push(fabric, NULL, &pushed);
+
+	if (!rc && member->number == 1)
+		fault = pushed;
+	return rc;
+}
+
+/* The next post happens, in doubt; and those after it are late. */
+static int doubt_next(void)
+{
+	struct reef_fault_rule rule = {
+		.call = REEF_CALL_POST,
+		.kind = REEF_FAULT_DONE,
+		.nth = 1,
+	};
+
+	TRY(reef_fault_add(fault, &rule));
+	rule.kind = REEF_FAULT_DELAY;
+	rule.delay_ns = 100 * MILLISECOND;
+	for (rule.nth = 2; rule.nth < 12; rule.nth++)
+		TRY(reef_fault_add(fault, &rule));
+	return 0;
+}
+
+/* Acknowledges all that it has, and is not told so before another was given
+ * what comes a lap later. */
+static int acknowledges_in_doubt(struct member *member)
+{
+	uint64_t *note = member->pool->note;
+	struct reef_reader *reader;
+	struct reef_space *space;
+	struct reef_log *log;
+
+	TRY(logs_open(member, &space, &log));
+	TRY(append_some(log, 0, 24));
+	TRY(reef_reader_open(log, "g", &group, &reader));
+	for (uint64_t round = 1; round < 3; round++) {
+		TRY(take(reader, 8));
+		WANT(seen.count == 8 && seen.positions[0] == (round - 1) * 8);
+		note[0] = round;
+		while (note[1] < round)
+			TRY(reef_sleep(MICROSECOND));
+		TRY(doubt_next());
+		/* Each by itself, or all at once. */
+		if (round == 1)
+			TRY(reef_reader_done_all(reader));
+		for (uint64_t i = 8; round == 2 && i < 16; i++)
+			TRY(reef_reader_done(reader, i));
+		WANT(note[2] == round);
+	}
+	note[0] = 3;
+	reef_reader_close(reader);
+	reef_log_close(log);
+	return 0;
+}
+
+static int takes_the_next_lap(struct member *member)
+{
+	static struct logs_seen lap;
+	uint64_t *note = member->pool->note;
+	struct reef_reader *reader;
+	struct reef_space *space;
+	struct reef_log *log;
+
+	for (uint64_t round = 1; round < 3; round++) {
+		while (note[0] < round)
+			TRY(reef_sleep(MICROSECOND));
+		TRY(logs_open(member, &space, &log));
+		TRY(reef_reader_open(log, "g", &group, &reader));
+		memset(&lap, 0, sizeof(lap));
+		note[1] = round;
+		TRY(reef_reader_next(reader, 8, REEF_FOREVER, logs_see, &lap));
+		WANT(lap.positions[0] == round * 8);
+		note[2] = round;
+		reef_reader_close(reader);
+		reef_log_close(log);
+	}
+	return 0;
+}
+
+static void reader_group_knows_what_it_acknowledged_in_doubt(void **state)
+{
+	uint64_t seed;
+
+	for (seed = seeds_first(); seeds_has(seed, POOL_SEEDS); seed++) {
+		struct pool pool = {
+			.ttl_ns = 60 * SECOND,
+			.calm = true,
+			.opened = push_fault,
+		};
+
+		pool_start(&pool, seed);
+		pool_add(&pool, acknowledges_in_doubt);
+		pool_add(&pool, takes_the_next_lap);
+		pool_finish(&pool);
+	}
+}
+
 /* --- death --- */
 
 static int takes_and_dies(struct member *member)
@@ -661,20 +767,20 @@ static void reader_mutants_are_found(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(reader_goes_on_where_it_was_acknowledged),
-		cmocka_unit_test(reader_refuses_bad_input),
-		cmocka_unit_test(reader_ends_with_its_log),
-		cmocka_unit_test(reader_is_not_taken_for_another_logs),
-		cmocka_unit_test(reader_group_divides_the_work),
-		cmocka_unit_test(reader_group_gives_again_what_takes_too_long),
-		cmocka_unit_test(reader_group_passes_what_was_trimmed),
-		cmocka_unit_test(reader_of_the_dead_passes_on),
-		cmocka_unit_test(reader_of_the_dead_passes_on_among_many),
-		cmocka_unit_test(
-			reader_budget_is_one_round_trip_to_acknowledge),
+	const struct CMUnitTest tests[] =
+	{ cmocka_unit_test(reader_goes_on_where_it_was_acknowledged),
+	  cmocka_unit_test(reader_refuses_bad_input),
+	  cmocka_unit_test(reader_ends_with_its_log),
+	  cmocka_unit_test(reader_is_not_taken_for_another_logs),
+	  cmocka_unit_test(reader_group_divides_the_work),
+	  cmocka_unit_test(reader_group_gives_again_what_takes_too_long),
+	  cmocka_unit_test(reader_group_passes_what_was_trimmed),
+	  cmocka_unit_test(reader_group_knows_what_it_acknowledged_in_doubt),
+	  cmocka_unit_test(reader_of_the_dead_passes_on),
+	  cmocka_unit_test(reader_of_the_dead_passes_on_among_many),
+	  cmocka_unit_test(reader_budget_is_one_round_trip_to_acknowledge),
 #if !SANITIZED
-		cmocka_unit_test(reader_mutants_are_found),
+	  cmocka_unit_test(reader_mutants_are_found),
 #endif
 	};
 

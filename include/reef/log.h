@@ -74,8 +74,9 @@ struct reef_log_options {
 			     * 4,096 */
 	uint32_t segment;   /* positions; 4,096, 8 to 65,536 */
 	uint32_t segments;  /* at most, that are not trimmed; 1,024, 8 to
-			     * 65,536. SHARDED: each handle that appends has one;
-			     * and so many, times `segment`, cuts */
+			     * 65,536. SHARDED: each handle that appends has one,
+			     * 44,029 handles at most; and so many, times
+			     * `segment`, cuts */
 	/* Trim by itself, about a segment at a time, what is more than so many
 	 * positions, or bytes of entries; 0: never. */
 	uint64_t keep_entries, keep_bytes;
@@ -107,14 +108,14 @@ REEF_API int reef_log_drop(struct reef_space *space, const char *name);
 /* Append an entry; size 0 is one, too. *position (may be NULL): where it
  * stands; EARLY: REEF_LOG_UNPLACED.
  * -EMSGSIZE: it is longer than entry_max.  -ESHUTDOWN: the log is sealed.
- * -ENOSPC, -EDQUOT: no room in the pool, the quota, or as many segments as the
- * log may have; nothing was appended, and what is there can be read and
- * trimmed.  -EACCES: only reading is granted.  -EPERM: SINGLE, and this one
- * does not lead.  -ESTALE: SINGLE, and another leads since; nothing was
- * appended.  -REEF_EINDOUBT: the connection was lost, and whether it was
- * appended cannot be told any more; SHARDED also: others have filled the log
- * meanwhile, and it may come in when something is trimmed.  -REEF_EFENCED,
- * -ETIMEDOUT: the same, and it may still be. */
+ * -ENOSPC, -EDQUOT: no room in the pool, the quota, or as many segments, or
+ * handles with one, as the log may have; nothing was appended, and what is
+ * there can be read and trimmed.  -EACCES: only reading is granted.  -EPERM:
+ * SINGLE, and this one does not lead.  -ESTALE: SINGLE, and another leads
+ * since; nothing was appended.  -REEF_EINDOUBT: the connection was lost, and
+ * whether it was appended cannot be told any more; SHARDED also: others have
+ * filled the log meanwhile, and it may come in when something is trimmed.
+ * -REEF_EFENCED, -ETIMEDOUT: the same, and it may still be. */
 REEF_API int reef_log_append(struct reef_log *log, const void *bytes,
 			     size_t size, uint64_t *position);
 /* Append entries in a row, all or none: the i-th stands at *first + i (may be

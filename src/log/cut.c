@@ -216,16 +216,20 @@ static int restart_part(struct making *making, const struct shard_found *found)
 	return 0;
 }
 
-/* (S7) */
+/* (S7); those who have not joined yet come last: (S12). */
 static int restart_parts(struct making *making)
 {
 	const struct log_sharded *sharded = making->log->sharded;
-	uint32_t i;
+	uint32_t i, pass;
 	int rc = 0;
 
-	for (i = 0; !rc && i < sharded->found_count; i++)
-		if (sharded->found[i].rc != -REEF_ELOST)
-			rc = restart_part(making, &sharded->found[i]);
+	for (pass = 0; pass < 2; pass++)
+		for (i = 0; !rc && i < sharded->found_count &&
+			    making->head->count < CUT_PARTS_MAX;
+		     i++)
+			if (sharded->found[i].rc != -REEF_ELOST &&
+			    (sharded->found[i].head.joined ? 0 : 1) == pass)
+				rc = restart_part(making, &sharded->found[i]);
 	making->is_new = true;
 	return rc;
 }
@@ -260,6 +264,9 @@ static uint32_t fill_columns(struct making *making,
 			continue;
 		while (empty < count && columns[empty])
 			empty++;
+		/* (S12) */
+		if (empty == CUT_PARTS_MAX)
+			break;
 		columns[empty] = found;
 		count += empty == count;
 		making->is_new = true;

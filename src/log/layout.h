@@ -285,6 +285,7 @@ static_assert(sizeof(struct log_entry) == 24, "layout");
  * 64 bytes up to 8 KiB, then of 8 KiB. A block has a header of 8 bytes of its
  * own. */
 #define LOG_FINE_STEPS 128u
+#define LOG_STEPS 256u
 
 static inline uint32_t log_step_size(uint32_t step)
 {

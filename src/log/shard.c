@@ -200,6 +200,10 @@ static int join(struct reef_log *log, uint64_t joined)
 		/* Others found it lost, and took it out. */
 		if (!rc && !own->is_member && reef_is_lost(log->reef, own->at))
 			rc = -EAGAIN;
+		/* (S12) */
+		if (!rc && !own->is_member &&
+		    cut_shards(&sharded->last) >= CUT_PARTS_MAX)
+			rc = -E2BIG;
 	}
 	own->is_joining = false;
 	if (!rc && !own->is_member)
@@ -243,6 +247,8 @@ static int take_over(struct reef_log *log, const struct shard_found *found)
 	rc = join(log, head.joined);
 	if (rc == -EAGAIN)
 		shard_forget(log);
+	else if (rc == -E2BIG)
+		shard_let_go(log);
 	if (!rc && (uint32_t)own->count < own->cut)
 		own->is_doubtful = true; /* (R10) */
 	return rc ? rc : 1;
@@ -417,11 +423,13 @@ static int make_one(struct reef_log *log)
 {
 	struct log_sharded *sharded = log->sharded;
 	const uint32_t size = log->options.segments;
-	uint32_t i, some = 0, one;
+	uint32_t i, some = 0, open = 0, one;
 
-	for (i = 0; i < size; i++)
+	for (i = 0; i < size; i++) {
 		some += shard_word_state(sharded->words[i]) == SHARD_FREE;
-	if (!some)
+		open += shard_word_state(sharded->words[i]) == SHARD_OPEN;
+	}
+	if (!some || open >= CUT_PARTS_MAX)
 		return -E2BIG;
 	/* A crowd that comes at once does not want the same word. */
 	one = (sharded->tag * 2654435761u + sharded->turns * 40503u) % some;

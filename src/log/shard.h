@@ -53,6 +53,8 @@
  *      that a cut costs do not grow with the square of the shards. So a part
  *      stays where it is from cut to cut: one that is done with leaves an empty
  *      one behind it (shard 0), which another takes; seldom all move up.
+ * (S12) A cut has CUT_PARTS_MAX parts at most. Who wants to join where all are
+ *      taken is refused; those who have joined before stay in.
  *
  * Thread: owner of the handle. */
 #ifndef REEF_LOG_SHARD_H
@@ -153,6 +155,12 @@ struct cut_part {
 	uint64_t place; /* check 14 | position 50, of its first entry */
 };
 #define CUT_DONE (UINT64_C(1) << 63)
+/* So many shards are in a cut at most, which is a long entry's block: (S12). */
+#define CUT_PARTS_MAX                                                          \
+	((uint32_t)(((LOG_STEPS - LOG_FINE_STEPS + 1) * 8192 - 8 -             \
+		     sizeof(struct log_entry) - sizeof(struct log_cut)) /      \
+		    sizeof(struct cut_part)))
+static_assert(CUT_PARTS_MAX == 44029, "log.h says so");
 #define CUT_PLACE_MASK ((UINT64_C(1) << LOG_POSITION_BITS) - 1)
 
 static inline struct cut_part cut_part_make(uint64_t block, uint32_t from,

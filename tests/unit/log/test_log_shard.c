@@ -3,6 +3,7 @@
 #include "fixture/log_world.h"
 #include "log/shard.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define SHARDED LOGS_SMALL, .flags = REEF_LOG_SHARDED
@@ -445,6 +446,106 @@ static void log_shard_of_the_dead_is_taken_over(void **state)
 	}
 }
 
+/* --- as many as there can be --- */
+
+#define STEP 64u /* from shard to shard: their heads are apart */
+
+/* Put shards of this session into the directory that have nothing but a head,
+ * in the words from `first` on. */
+static int forge_shards(struct reef_log *log, uint32_t first, uint32_t count)
+{
+	const uint64_t size = (uint64_t)count * STEP + sizeof(struct log_shard);
+	const uint64_t owner = shard_owner_after(0, 0, reef_session(log->reef));
+	uint8_t *bytes = calloc(1, size);
+	uint64_t *words = calloc(count, 8);
+	uint64_t at, block;
+
+	WANT(bytes && words);
+	TRY(reef_alloc(log->object.space, size, &at));
+	for (uint32_t i = 0; i < count; i++) {
+		memcpy(bytes + shard_head_at((uint64_t)i * STEP), &owner, 8);
+		TRY(reef_short_address(log->object.space, at + i * STEP,
+				       &block));
+		words[i] = shard_word_after(0, SHARD_OPEN, block);
+	}
+	TRY(reef_write(log->reef, at, bytes, size));
+	TRY(reef_write(log->reef, shard_slot_at(log, first), words,
+		       8 * (uint64_t)count));
+	free(bytes);
+	free(words);
+	return 0;
+}
+
+static int crowds(struct member *member)
+{
+	const struct reef_log_options options = {
+		.flags = REEF_LOG_SHARDED,
+		.segment = 64,
+		.segments = LOG_SEGMENTS_MAX,
+		.cell = 8,
+	};
+	static const uint64_t nonsense = 0x123456789abcdef;
+	struct reef_log *log, *other;
+	struct reef_space *space;
+	struct log_sharded *sharded;
+	struct log_found found;
+	uint64_t position, next, word, at;
+
+	TRY(member_space(member, &space));
+	TRY(reef_log_open(space, "log", &options, &log));
+	TRY(forge_shards(log, 0, CUT_PARTS_MAX - 1));
+	/* The last for whom there is a place. */
+	for (uint64_t i = 0; i < 3; i++) {
+		TRY(logs_append(log, i, 8, &position));
+		WANT(position == i);
+	}
+	sharded = log->sharded;
+	WANT(sharded->last.head.count == CUT_PARTS_MAX);
+	TRY(reef_log_open(space, "log", NULL, &other));
+	WANT_RC(logs_append(other, 3, 8, NULL), -ENOSPC);
+	/* Some who came at the same time: they are not in. */
+	TRY(forge_shards(log, LOG_SEGMENTS_MAX - 9, 9));
+	TRY(logs_append(log, 3, 8, &position));
+	WANT(position == 3 && sharded->last.head.count == CUT_PARTS_MAX);
+	TRY(logs_read(other, 0, &seen, &next));
+	WANT(seen.count == 4 && next == 4 && !seen.is_damaged);
+	/* Nor are they where the log restarts. */
+	reef_enter(member->reef);
+	TRY(log_find(log, 0, &found));
+	TRY(reef_read(member->reef,
+		      found.at + log_word_offset(sharded->last.index), &word,
+		      8));
+	TRY(reef_long_address(space, word & LOG_BLOCK_MASK, &at));
+	TRY(reef_write(member->reef, at + 24, &nonsense, 8));
+	reef_leave(member->reef);
+	reef_log_close(other);
+	TRY(reef_log_open(space, "log", NULL, &other));
+	TRY(reef_log_tail(other, &next));
+	WANT(other->sharded->last.head.count == CUT_PARTS_MAX);
+	TRY(logs_append(log, 4, 8, &position));
+	WANT(position >= next && position > 3);
+	TRY(logs_read(other, position, &seen, &next));
+	WANT(seen.count == 1 && seen.firsts[0] == 4 && next == position + 1);
+	reef_log_close(other);
+	reef_log_close(log);
+	return 0;
+}
+
+/* A cut is a block of a size that a word can tell. */
+static void log_shards_are_at_most_what_a_cut_can_have(void **state)
+{
+	struct pool pool = {
+		.ttl_ns = 6000 * SECOND,
+		.calm = true,
+		.extent_size = UINT64_C(32) << 20,
+		.capacity = UINT64_C(128) << 20,
+	};
+
+	pool_start(&pool, 1);
+	pool_add(&pool, crowds);
+	pool_finish(&pool);
+}
+
 /* --- budgets --- */
 
 static int spends(struct member *member)
@@ -843,6 +944,7 @@ int main(void)
 	  cmocka_unit_test(log_shard_of_a_closed_handle_is_the_next_ones),
 	  cmocka_unit_test(log_shards_of_closed_handles_do_not_add_up),
 	  cmocka_unit_test(log_shard_of_the_dead_is_taken_over),
+	  cmocka_unit_test(log_shards_are_at_most_what_a_cut_can_have),
 	  cmocka_unit_test(
 		  log_budget_of_a_shard_is_one_round_trip_and_no_atomic),
 	  cmocka_unit_test(log_budget_of_a_cut_is_one_look_and_one_part),

@@ -85,6 +85,7 @@ static void reader_goes_on_where_it_was_acknowledged(void **state)
 static int refuses(struct member *member)
 {
 	struct reef_reader_options options = {.flags = 8};
+	struct reef_reader_stats stats;
 	struct reef_reader *reader;
 	struct reef_space *space;
 	struct reef_log *log;
@@ -107,6 +108,13 @@ static int refuses(struct member *member)
 	TRY(reef_reader_open(log, "g", &options, &reader));
 	WANT_RC(reef_reader_done(reader, 0), -EINVAL);
 	reef_reader_close(reader);
+	/* All but the kind is as it was made. */
+	options.window = 16;
+	options.redeliver_ns = SECOND;
+	TRY(reef_reader_open(log, "g", &options, &reader));
+	reef_reader_close(reader);
+	TRY(reef_reader_stats(log, "g", &stats));
+	WANT(stats.options.window == 256 && !stats.options.redeliver_ns);
 	WANT_RC(reef_reader_open(log, "g", NULL, &reader), -EEXIST);
 	reef_log_close(log);
 	return reef_log_drop(space, "log");

@@ -74,6 +74,24 @@ static int opens(struct member *member)
 	WANT(stats.tail == 1 && stats.segments == 1 && stats.generation == 1);
 	WANT(stats.hole_ns == MILLISECOND);
 	reef_log_close(other);
+	/* Whatever else the options say, if a log could be made with them. */
+	options = (struct reef_log_options){
+		.flags = REEF_LOG_SHARDED | REEF_LOG_EARLY | REEF_LOG_RENEW,
+		.entry_max = 8,
+		.cell = 8,
+		.segment = 64,
+		.segments = 64,
+		.keep_entries = 1,
+		.keep_bytes = 1,
+		.hole_ns = SECOND,
+	};
+	TRY(reef_log_open(space, "log", &options, &other));
+	TRY(reef_log_stats(other, &stats));
+	WANT(!memcmp(&stats.options, &logs_small, sizeof(logs_small)));
+	TRY(logs_append(other, 2, 100, NULL));
+	reef_log_close(other);
+	options.segments = 7;
+	WANT_RC(reef_log_open(space, "log", &options, &other), -EINVAL);
 	reef_log_close(log);
 	return reef_log_drop(space, "log");
 }

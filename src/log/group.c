@@ -276,8 +276,8 @@ static int settle(struct reef_reader *reader, struct reef_access *accesses,
 	int rc = 0;
 
 	for (uint32_t i = 0; !rc && i < count; i++) {
-		rc = reader_cas(reader, accesses[i].address,
-				accesses[i].compare, accesses[i].operand, &now);
+		rc = log_cas(reader->object.reef, accesses[i].address,
+			     accesses[i].compare, accesses[i].operand, &now);
 		accesses[i].result =
 			now == accesses[i].operand ||
 					has_gone_on(reader, accesses[i].operand,
@@ -692,8 +692,8 @@ int group_done(struct reef_reader *reader, uint64_t position)
 		return reef_write(reader->object.reef,
 				  reader_claim_at(reader, slot), &done, 8);
 	}
-	rc = reader_cas(reader, reader_claim_at(reader, slot), mine, done,
-			&now);
+	rc = log_cas(reader->object.reef, reader_claim_at(reader, slot), mine,
+		     done, &now);
 	if (rc)
 		return rc;
 	reader->mine[slot] = 0;

@@ -271,7 +271,9 @@ void log_wake_all(struct reef_log *log, uint64_t segment);
 
 /* --- read.c --- */
 
-/* CAS or in doubt READ: *now (may be NULL) is what the word is then. */
+/* CAS, and in doubt READ: *now (may be NULL) is what the word is then. One that
+ * did not happen is done again, so it is not `compare`.  -REEF_EINDOUBT: it was
+ * in doubt at each of very many attempts, and did not happen. */
 int log_cas(struct reef *reef, uint64_t at, uint64_t compare, uint64_t value,
 	    uint64_t *now);
 

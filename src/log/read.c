@@ -24,13 +24,19 @@
 int log_cas(struct reef *reef, uint64_t at, uint64_t compare, uint64_t value,
 	    uint64_t *now)
 {
-	uint64_t there;
-	int rc = reef_cas(reef, at, compare, value, &there);
+	uint64_t there = compare;
+	int rc = -REEF_EINDOUBT, attempt;
 
-	if (!rc && there == compare)
-		there = value;
-	if (rc == -REEF_EINDOUBT)
-		rc = reef_read(reef, at, &there, 8);
+	for (attempt = 0; rc == -REEF_EINDOUBT && attempt < LOG_ATTEMPTS;
+	     attempt++) {
+		rc = reef_cas(reef, at, compare, value, &there);
+		if (!rc && there == compare)
+			there = value;
+		if (rc == -REEF_EINDOUBT)
+			rc = reef_read(reef, at, &there, 8);
+		if (!rc && there == compare)
+			rc = -REEF_EINDOUBT;
+	}
 	if (!rc && now)
 		*now = there;
 	return rc;

@@ -272,17 +272,6 @@ static int open_object(struct reef_log *log, const char *name,
 	return rc && rc != -ENOENT && rc != -REEF_EINDOUBT ? rc : -EAGAIN;
 }
 
-int reader_cas(const struct reef_reader *reader, uint64_t at, uint64_t compare,
-	       uint64_t value, uint64_t *now)
-{
-	int rc, attempt = 0;
-
-	do
-		rc = log_cas(reader->object.reef, at, compare, value, now);
-	while (!rc && *now == compare && ++attempt < LOG_ATTEMPTS);
-	return !rc && *now == compare ? -REEF_EINDOUBT : rc;
-}
-
 /* --- one at a time --- */
 
 /* Become the owner: (7). */
@@ -318,8 +307,8 @@ static void let_go(struct reef_reader *reader)
 {
 	uint64_t none = ((reader->owner >> 46) + 1) << 46, now;
 
-	(void)reader_cas(reader, reader_owner_at(&reader->object),
-			 reader->owner, none, &now);
+	(void)log_cas(reader->object.reef, reader_owner_at(&reader->object),
+		      reader->owner, none, &now);
 }
 
 struct giving {
@@ -380,8 +369,8 @@ static int single_done(struct reef_reader *reader, uint64_t position)
 
 	if (position <= reader->base)
 		return 0;
-	rc = reader_cas(reader, reader_base_at(&reader->object), reader->base,
-			position, &now);
+	rc = log_cas(reader->object.reef, reader_base_at(&reader->object),
+		     reader->base, position, &now);
 	if (rc)
 		return rc;
 	if (now != position)

@@ -158,12 +158,6 @@ static inline bool claim_is_done(const struct reef_reader *reader,
 	return behind < 0 || (!behind && claim_state(word) == CLAIM_DONE);
 }
 
-/* --- reader.c --- */
-
-/* As log_cas, but a CAS in doubt that did not happen is done again. */
-int reader_cas(const struct reef_reader *reader, uint64_t at, uint64_t compare,
-	       uint64_t value, uint64_t *now);
-
 /* --- group.c --- */
 
 /* READ base and claims. */

@@ -87,8 +87,9 @@ REEF_API int reef_reader_next(struct reef_reader *reader, uint32_t most,
 					  const void *bytes, size_t size),
 			      void *context);
 /* Acknowledge an entry that was given; without a group, all before it, too.
- * -ESTALE: another was given it meanwhile.  -EINVAL: this reader was not given
- * it, or has acknowledged it.  -REEF_EINDOUBT: it may be. */
+ * -ESTALE: another was given it meanwhile, or it was trimmed.  -EINVAL: this
+ * reader was not given it, or has acknowledged it.  -REEF_EINDOUBT: it may be.
+ */
 REEF_API int reef_reader_done(struct reef_reader *reader, uint64_t position);
 /* Acknowledge all that this reader was given and did not acknowledge yet.
  * -ESTALE: some were given to others, or trimmed; the rest is acknowledged. */

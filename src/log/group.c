@@ -682,8 +682,12 @@ int group_done(struct reef_reader *reader, uint64_t position)
 	uint64_t mine = reader->mine[slot], done, now;
 	int rc;
 
+	/* What was trimmed under us is not known any more, once we were given
+	 * another one of that word, and have acknowledged it. */
 	if (position < reader->fixed.start || !mine)
-		return -EINVAL;
+		return reader->has_lost && position < reader->base_seen
+			       ? -ESTALE
+			       : -EINVAL;
 	if (claim_behind(reader, position, mine))
 		return -ESTALE;
 	done = claim_of(reader, mine, position, CLAIM_DONE);

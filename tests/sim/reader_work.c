@@ -14,8 +14,8 @@
  * (6) No value is given from two positions.
  *
  * Chosen once, from the seed: a group or one at a time, how large the window
- * is, whether entries are given again after a time, and whether there is order
- * by cuts, early or not. */
+ * is, whether entries are given again after a time, whether there is order by
+ * cuts, early or not, and whether the log keeps only so much. */
 #include "cluster.h"
 
 #include "base/log.h"
@@ -81,6 +81,12 @@ static struct readers *readers_of(const struct worker *worker)
 static bool is_group(const struct readers *readers)
 {
 	return readers->options.flags & REEF_READER_GROUP;
+}
+
+/* True if the log trims by itself, whatever readers have. */
+static bool is_trimming(const struct readers *readers)
+{
+	return readers->log.keep_entries || readers->log.keep_bytes;
 }
 
 static uint64_t below(struct worker *worker, uint64_t bound)
@@ -305,6 +311,8 @@ static int do_done(struct worker *worker)
 	if (readers_of(worker)->options.redeliver_ns &&
 	    (rc == -ESTALE || rc == -EINVAL))
 		rc = 0;
+	if (is_trimming(readers_of(worker)) && rc == -ESTALE)
+		rc = 0;
 	return judge(worker, "done", rc);
 }
 
@@ -451,6 +459,12 @@ int workload_setup(struct cluster *cluster)
 		readers->options.flags = REEF_READER_GROUP;
 	if (seed % 8 == 5)
 		readers->options.redeliver_ns = 2 * MILLISECOND;
+	if (seed % 7 == 4)
+		readers->log.keep_entries = 20;
+	if (seed % 7 == 5)
+		readers->log.keep_bytes = 600;
+	if (is_trimming(readers))
+		readers->log.segment = 8;
 	readers->parts = 1 + seed / 2 % 3;
 	cluster->work = readers;
 	return 0;
@@ -570,6 +584,8 @@ static int drain(struct worker *worker)
 		do
 			rc = reef_reader_done_all(worker->reader);
 		while (rc == -REEF_EINDOUBT);
+		if (is_trimming(readers_of(worker)) && rc == -ESTALE)
+			rc = 0;
 		for (i = 0; i < worker->held_count; i++)
 			fact_of(worker, worker->held[i])->done = DONE;
 		let_all_go(worker);
@@ -582,7 +598,7 @@ int workload_audit(struct client *client)
 	struct cluster *cluster = client->cluster;
 	struct readers *readers = cluster->work;
 	struct worker *worker = client->work;
-	uint64_t i;
+	uint64_t i, first = 0;
 	int rc = 0;
 
 	if (cluster->options.chaos || cluster->options.strike)
@@ -593,14 +609,19 @@ int workload_audit(struct client *client)
 		rc = judge(worker, "the last entries", drain(worker));
 	if (rc)
 		return rc;
-	for (i = 0; i < VALUES_MAX; i++)
+	/* What was trimmed before anybody was given it counts as acknowledged.
+	 */
+	if (is_trimming(readers))
+		rc = judge(worker, "first",
+			   reef_log_first(worker->log, &first));
+	for (i = 0; !rc && !first && i < VALUES_MAX; i++)
 		if (readers->value[i].is_appended && !readers->value[i].place)
 			cluster_fail(cluster, "%llu was never given",
 				     (unsigned long long)i);
-	for (i = 0; i < POSITIONS_MAX; i++)
+	for (i = first; !rc && i < POSITIONS_MAX; i++)
 		if (readers->facts[i].is_appended &&
 		    readers->facts[i].done == NOT_DONE)
 			cluster_fail(cluster, "%llu was never acknowledged",
 				     (unsigned long long)i);
-	return 0;
+	return rc;
 }

@@ -402,6 +402,9 @@ static int falls_behind(struct member *member)
 	WANT(seen.count == 8 && seen.positions[0] == 471);
 	/* What was trimmed under a member is acknowledged all the same. */
 	WANT_RC(reef_reader_done(reader, 0), -ESTALE);
+	TRY(reef_reader_done(reader, 473));
+	WANT_RC(reef_reader_done(reader, 1), -ESTALE);
+	WANT_RC(reef_reader_done(reader, 481), -EINVAL);
 	WANT_RC(reef_reader_done_all(reader), -ESTALE);
 	TRY(reef_reader_done_all(reader));
 	reef_reader_close(reader);

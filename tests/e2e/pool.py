@@ -375,6 +375,15 @@ def check_logs(pool):
     pool.do("log", "drop", "a", "l")
     pool.refused("log", "drop", "a", "l", text="no log \"l\"")
     pool.do("log", "create", "a", "l", "--keep", "100")
+    for same in [], ["--keep", "100"]:
+        pool.do("log", "create", "a", "l", *same)
+    for other in (["--keep", "99"], ["--keep-size", "1M"], ["--sharded"],
+                  ["--keep", "100", "--early"]):
+        pool.refused("log", "create", "a", "l", *other, text="other options")
+    pool.do("log", "create", "a", "cuts", "--sharded", "--keep-size", "1M")
+    pool.do("log", "create", "a", "cuts", "--sharded", "--keep-size", "1M")
+    pool.refused("log", "create", "a", "cuts", "--early", text="other options")
+    pool.refused("log", "create", "a", "l", "--keep-size", "x", status=2)
     assert pool.ask("log", "read", "a").returncode == 2
     assert pool.ask("log", "create", "a", "l", "--json").returncode == 2
     assert pool.ask("log", "trim", "a", "l", "x").returncode == 2

@@ -505,32 +505,58 @@ static int list_log(void *log, const char *name, struct reef_table *table)
 
 /* --- the kind --- */
 
-static int do_nothing(void *log, const struct objects_wish *asked)
+/* Take the options of a log from the flags. 0, or 2: an error was printed. */
+static int take_options(const struct wish *wish, struct reef_log_options *out)
 {
-	(void)log;
-	(void)asked;
-	return 0;
+	int rc = 0;
+
+	*out = (struct reef_log_options){0};
+	if (wish->sharded || wish->early)
+		out->flags |= REEF_LOG_SHARDED;
+	if (wish->early)
+		out->flags |= REEF_LOG_EARLY;
+	if (wish->keep)
+		rc = parse_number(wish->keep, &out->keep_entries);
+	if (!rc && wish->keep_size)
+		rc = operate_size("log", wish->keep_size, &out->keep_bytes);
+	return rc;
+}
+
+/* The log was made by opening it. If it was there already, it must have the
+ * options that were asked for. */
+static int check_options(void *log, const struct objects_wish *asked)
+{
+	const uint32_t order = REEF_LOG_SHARDED | REEF_LOG_EARLY;
+	const struct wish *wish = wish_of(asked);
+	struct reef_log_options wanted;
+	struct reef_log_stats found;
+	int rc = take_options(wish, &wanted);
+
+	if (!rc)
+		rc = reef_log_stats(log, &found);
+	if (rc)
+		return rc;
+	if ((!wanted.flags || wanted.flags == (found.options.flags & order)) &&
+	    (!wish->keep ||
+	     wanted.keep_entries == found.options.keep_entries) &&
+	    (!wish->keep_size || wanted.keep_bytes == found.options.keep_bytes))
+		return 0;
+	return operate_say("log",
+			   "%.80s is there already, with other options: see "
+			   "`reef log stats`",
+			   asked->words[2]);
 }
 
 static int open_log(struct reef_space *space, const struct objects_wish *asked,
 		    const char *name, bool makes, void **out)
 {
-	const struct wish *wish = wish_of(asked);
-	struct reef_log_options options = {
-		.flags = makes ? 0 : REEF_LOG_EXISTING,
-	};
+	struct reef_log_options options;
 	struct reef_log *log;
-	int rc;
+	int rc = take_options(wish_of(asked), &options);
 
-	if (wish->sharded || wish->early)
-		options.flags |= REEF_LOG_SHARDED;
-	if (wish->early)
-		options.flags |= REEF_LOG_EARLY;
-	if (wish->keep && parse_number(wish->keep, &options.keep_entries))
-		return 2;
-	if (wish->keep_size &&
-	    operate_size("log", wish->keep_size, &options.keep_bytes))
-		return 1;
+	if (rc)
+		return rc;
+	options.flags |= makes ? 0 : REEF_LOG_EXISTING;
 	rc = reef_log_open(space, name, &options, &log);
 	if (!rc)
 		*out = log;
@@ -552,7 +578,7 @@ static int explain_error(const struct objects_wish *asked, int rc)
 static const struct objects_verb verbs[] = {
 	{"list", "SPACE", 2, 2, "json", OBJECTS_READS, NULL},
 	{"create", "SPACE LOG", 3, 3, "keep keep-size sharded early",
-	 OBJECTS_MAKES, do_nothing},
+	 OBJECTS_MAKES, check_options},
 	{"append", "SPACE LOG [TEXT]", 3, 4, NULL, OBJECTS_MAKES,
 	 append_entries},
 	{"read", "SPACE LOG [FROM [COUNT]]", 3, 5, "json", OBJECTS_READS,

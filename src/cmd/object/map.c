@@ -222,7 +222,7 @@ static int open_map(struct reef_space *space, const struct objects_wish *asked,
 	int rc;
 
 	if (wish->size && operate_size("map", wish->size, &options.size_max))
-		return 1;
+		return 2;
 	for (uint32_t i = 0; wish->evict; i++) {
 		if (i == REEF_MAP_EVICTIONS)
 			return cmd_usage_error("map",

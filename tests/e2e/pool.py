@@ -344,6 +344,9 @@ def check_logs(pool):
         "log", "read", "a", "l", "50", "3", "--json").splitlines()]
     assert found == [{"position": 50 + i, "text": text} for i, text in
                      enumerate(["line 49", "", "x" * 1000])], found
+    pool.do("log", "tail", "a", "l", "--reader", "r", "-n", "1")
+    assert re.search(r"^r +one +1 +104 +0 +-$", pool.do(
+        "log", "readers", "a", "l"), re.M)
     pool.do("log", "trim", "a", "l", "50")
     pool.refused("log", "read", "a", "l", "49", text="trimmed")
     pool.refused("log", "trim", "a", "l", "5000", text="beyond the tail")
@@ -352,6 +355,21 @@ def check_logs(pool):
     assert "105" in pool.do("log", "stats", "a", "l")
     assert json.loads(pool.do("log", "list", "a", "--json"))["log"] == "l"
     assert "open" in pool.do("log", "list", "a")
+    # What cannot be appended is said, and how many lines were before it.
+    for lines, told in (
+            ("x" * 1048577 + "\n", "takes: 1 MiB"),
+            ("one\ntwo\n" + "x" * 1048577, "2 lines were appended, then:")):
+        append = subprocess.run(
+            [REEF, "log", "append", "a", "odd"], input=lines, text=True,
+            env=pool.environment(), timeout=60, stderr=subprocess.PIPE)
+        assert append.returncode == 1 and told in append.stderr, append
+    assert pool.do("log", "read", "a", "odd") == "one\ntwo\n"
+    with open(pool.home + "/input", "wb") as stream:
+        append = subprocess.run(
+            [REEF, "log", "append", "a", "odd"], text=True, stdin=stream,
+            env=pool.environment(), timeout=60, stderr=subprocess.PIPE)
+    assert "lines: Bad file descriptor" in append.stderr, append
+    pool.do("log", "drop", "a", "odd")
     # With order by cuts, each line by a process of its own.
     for flag in ("--sharded", "--early"):
         pool.do("log", "create", "a", "cuts" + flag, flag)

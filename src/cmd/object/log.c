@@ -69,15 +69,18 @@ static int parse_number(const char *text, uint64_t *out)
 
 /* --- appending --- */
 
-static int append_text(struct reef_log *log, const char *text, size_t size)
+/* Say why nothing was appended, where this command knows it better. */
+static int explain_append(struct reef_log *log, size_t size, int rc)
 {
-	int rc = reef_log_append(log, text, size, NULL);
+	struct reef_log_stats stats;
+	char text[16];
 
-	if (rc == -EMSGSIZE)
-		return operate_say("log",
-				   "an entry of %zu bytes is longer "
-				   "than this log takes",
-				   size);
+	if (rc == -EMSGSIZE && !reef_log_stats(log, &stats))
+		return operate_say(
+			"log",
+			"an entry of %zu bytes is longer than this "
+			"log takes: %s",
+			size, reef_table_bytes(stats.options.entry_max, text));
 	if (rc == -ESHUTDOWN)
 		return operate_say("log", "the log is sealed");
 	if (rc == -EPERM)
@@ -85,23 +88,46 @@ static int append_text(struct reef_log *log, const char *text, size_t size)
 	return rc;
 }
 
+static int append_text(struct reef_log *log, const char *text, size_t size)
+{
+	return explain_append(log, size,
+			      reef_log_append(log, text, size, NULL));
+}
+
+/* Of lines that came one by one: say where it ended. */
+static void tell_appended(uint64_t lines)
+{
+	if (lines)
+		(void)operate_say("log", "%llu line%s appended, then:",
+				  (unsigned long long)lines,
+				  lines == 1 ? " was" : "s were");
+}
+
 static int append_lines(struct reef_log *log)
 {
+	uint64_t lines = 0;
 	char *line = NULL;
 	size_t room = 0;
 	ssize_t size;
-	int rc = 0;
+	int rc = 0, error;
 
 	while (!rc && (size = getline(&line, &room, stdin)) >= 0) {
 		if (size && line[size - 1] == '\n')
 			size--;
 		operate_tell_waiting("log");
-		rc = append_text(log, line, (size_t)size);
+		rc = reef_log_append(log, line, (size_t)size, NULL);
 		operate_tell_waiting(NULL);
+		lines += !rc;
 	}
+	error = !rc && !feof(stdin) ? errno : 0;
+	if (rc || error)
+		tell_appended(lines);
+	if (error)
+		rc = operate_say("log", "cannot read the lines: %s",
+				 strerror(error));
+	else
+		rc = explain_append(log, (size_t)size, rc);
 	free(line);
-	if (!rc && ferror(stdin))
-		rc = operate_say("log", "cannot read the lines");
 	return rc;
 }
 
@@ -201,8 +227,8 @@ static int read_entries(void *log, const struct objects_wish *asked)
 	if (!rc)
 		rc = read_up_to(log, &at, UINT64_MAX, most, &printing.count,
 				print_entry, &printing);
-	return rc == -ERANGE ? operate_say("log", "position %s was trimmed",
-					   asked->words[3])
+	return rc == -ERANGE ? operate_say("log", "position %llu was trimmed",
+					   (unsigned long long)at)
 			     : rc;
 }
 
@@ -338,10 +364,13 @@ static int list_reader(void *context, const char *name)
 		reef_table_cell(listing->table, "%llu",
 				(unsigned long long)stats.behind);
 		reef_table_cell(listing->table, "%u", stats.taken);
-		if (stats.holders == 1)
+		if (stats.holders > 1)
+			reef_table_cell(listing->table, "%u sessions",
+					stats.holders);
+		else if (stats.holders)
 			reef_table_cell(listing->table, "%08x", stats.session);
 		else
-			reef_table_cell(listing->table, "%u", stats.holders);
+			reef_table_cell(listing->table, "-");
 		reef_table_end_row(listing->table);
 		return 0;
 	}

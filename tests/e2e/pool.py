@@ -328,6 +328,15 @@ def check_logs(pool):
         pool.start("follow-" + fabrics, "log", "tail", "-f", "a", "l",
                    REEF_FABRICS=fabrics).saw("one\n")
         for fabrics in ("shm", "tcp")]
+    # `tail -f | head -1` ends with head, though nothing is appended.
+    for more in [], ["--group", "g"]:
+        tail = subprocess.Popen(
+            [REEF, "log", "tail", "-f", "a", "l", *more],
+            stdout=subprocess.PIPE, env=pool.environment())
+        assert tail.stdout.readline() == b"one\n"
+        tail.stdout.close()
+        assert tail.wait(60) == -signal.SIGPIPE
+    pool.do("log", "forget", "a", "l", "g")
     # From standard input, a line each, empty ones too; over shm and over tcp.
     lines = ["line %d" % i for i in range(50)] + ["", "x" * 1000]
     for fabrics in ("shm", "tcp"):

@@ -3,11 +3,15 @@
 #include "cmd/print/json.h"
 
 #include <errno.h>
+#include <poll.h>
+#include <pthread.h>
 #include <reef/fiber.h>
 #include <reef/log_reader.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char usage[] =
 	"usage: reef log list SPACE [--json]\n"
@@ -232,6 +236,34 @@ static int read_entries(void *log, const struct objects_wish *asked)
 			     : rc;
 }
 
+/* --- following --- */
+
+/* Wait until nobody reads what this process prints, then end as a write there
+ * would have ended it. */
+static void *watch_output(void *unused)
+{
+	struct pollfd output = {.fd = STDOUT_FILENO};
+
+	(void)unused;
+	if (poll(&output, 1, -1) > 0 && output.revents & POLLERR)
+		kill(getpid(), SIGPIPE);
+	return NULL;
+}
+
+/* Who follows a log may have nothing to write for hours: `tail -f | head` is
+ * to end with head. A process that cannot watch goes on without. */
+static void end_with_output(void)
+{
+	sigset_t all, before;
+	pthread_t watcher;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	if (!pthread_create(&watcher, NULL, watch_output, NULL))
+		pthread_detach(watcher);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
 /* Print what comes, until the log is sealed. */
 static int follow(struct reef_log *log, uint64_t at, struct printing *printing)
 {
@@ -416,6 +448,8 @@ static int print_tail(void *log, const struct objects_wish *asked)
 	uint64_t tail, from = 0, last = LAST;
 	int rc;
 
+	if (wish_of(asked)->follow)
+		end_with_output();
 	if (wish_of(asked)->reader || wish_of(asked)->group)
 		return tail_as_reader(log, wish_of(asked));
 	rc = reef_log_tail(log, &tail);

@@ -597,6 +597,7 @@ def check_files_refuse(pool):
             (["put", "a", "..", path], 1, "not a name for a file"),
             (["put", "a", "x" * 256, path], 1, "ENAMETOOLONG"),
             (["put", "a", "f", path + ".no"], 1, "No such file"),
+            (["ls", "a"], 2, "`reef file ls`, but list, put, get"),
             (["put", "a", "f", pool.home], 1, "is a folder"),
             (["get", "a", "f", pool.home], 1, "is a folder"),
             (["get", "a", "f", path + "/x"], 1, "Not a directory"),

@@ -36,8 +36,9 @@ static const struct objects_whole *whole_of(const struct objects_kind *kind,
 	return whole && whole->name ? whole : NULL;
 }
 
-/* Say which verbs there are; returns 2. */
-static int refuse_no_verb(const struct objects_kind *kind)
+/* Say which verbs there are, and that the one that is wanted is not among them
+ * (NULL: that none was named); returns 2. */
+static int refuse_verb(const struct objects_kind *kind, const char *wanted)
 {
 	char text[256] = "";
 	size_t used = 0;
@@ -50,7 +51,11 @@ static int refuse_no_verb(const struct objects_kind *kind)
 			: kind->verbs[i + 1].name ? ", "
 						  : " or ",
 			kind->verbs[i].name);
-	return cmd_usage_error(kind->name, "a verb is missing: %s", text);
+	return wanted ? cmd_usage_error(kind->name,
+					"there is no `reef %s %.40s`, but %s",
+					kind->name, wanted, text)
+		      : cmd_usage_error(kind->name, "a verb is missing: %s",
+					text);
 }
 
 static bool takes_flag(const struct objects_verb *verb, const char *flag)
@@ -77,12 +82,10 @@ static int check_words(const struct objects_kind *kind,
 	const struct objects_verb *verb;
 
 	if (!wish->count)
-		return refuse_no_verb(kind);
+		return refuse_verb(kind, NULL);
 	verb = verb_of(kind, wish);
 	if (!verb)
-		return cmd_usage_error(kind->name,
-				       "there is no `reef %s %.40s`",
-				       kind->name, wish->words[0]);
+		return refuse_verb(kind, wish->words[0]);
 	if (wish->count < verb->least || wish->count > verb->most)
 		return cmd_usage_error(kind->name, "%s takes %s", verb->name,
 				       verb->takes);

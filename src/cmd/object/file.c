@@ -205,7 +205,8 @@ static bool is_standard(const char *path)
 	return !strcmp(path, "-");
 }
 
-static int open_source(struct transfer *transfer)
+static int open_source(const struct objects_wish *asked,
+		       struct transfer *transfer)
 {
 	struct stat stat;
 
@@ -215,6 +216,11 @@ static int open_source(struct transfer *transfer)
 		return 0;
 	}
 	transfer->fd = open(transfer->path, O_RDONLY | O_CLOEXEC);
+	if (transfer->fd < 0 && errno == ENOENT && !asked->words[3])
+		return operate_say("file",
+				   "there is no %.80s in this folder; PATH is "
+				   "- for standard input",
+				   transfer->path);
 	if (transfer->fd < 0)
 		return path_failed(transfer->path);
 	if (fstat(transfer->fd, &stat))
@@ -275,11 +281,17 @@ static int put_file(struct reef_space *space, const struct objects_wish *asked)
 	rc = reef_file_open(space, asked->words[2], NULL, &file);
 	if (!rc)
 		reef_file_close(file);
+	if (rc == -EINVAL && strchr(asked->words[2], '/'))
+		return operate_say("file",
+				   "\"%.80s\" is not a name for a file, as it "
+				   "has a /: put SPACE FILE PATH, where FILE "
+				   "is the name that it gets",
+				   asked->words[2]);
 	if (rc == -EINVAL || rc == -ENAMETOOLONG)
 		return rc;
 	operate_tell_waiting(NULL);
 	catch_signals(true);
-	rc = open_source(&transfer);
+	rc = open_source(asked, &transfer);
 	if (!rc)
 		rc = put_beside(space, asked, &options, &transfer);
 	if (transfer.fd > STDIN_FILENO)

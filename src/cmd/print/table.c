@@ -1,6 +1,8 @@
 /* table.c - see table.h. */
 #include "cmd/print/table.h"
 
+#include "base/text.h"
+
 #include <errno.h>
 #include <langinfo.h>
 #include <math.h>
@@ -108,10 +110,12 @@ static bool grow(struct reef_table *table)
 	return true;
 }
 
+/* Put a cell into the row. What a terminal would act upon (a name of a file may
+ * have it) is shown as a ?, as ls(1) does. */
 static void put_cell(struct reef_table *table, const char *text)
 {
 	struct column *column = &table->columns[table->cells_count];
-	uint32_t width = text_width(text);
+	uint32_t width;
 	char *copy;
 
 	if (table->cells_count == table->columns_count) {
@@ -125,6 +129,8 @@ static void put_cell(struct reef_table *table, const char *text)
 		table->error = -ENOMEM;
 		return;
 	}
+	reef_text_make_plain(copy, strlen(copy));
+	width = text_width(copy);
 	table->rows[table->rows_count].cells[table->cells_count++] = copy;
 	if (width > column->width)
 		column->width = width;

@@ -7,6 +7,8 @@
  *     cells.
  * (3) Building never fails in the caller's hands: an allocation that fails is
  *     remembered, and print returns it.
+ * (4) A cell is plain text (base/text.h): what is not is shown as a ?, so a row
+ *     is one line, whatever names others have given.
  *
  *	struct reef_table *table = reef_table_create();
  *	reef_table_column(table, "case", REEF_TABLE_LEFT);

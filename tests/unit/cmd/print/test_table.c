@@ -164,6 +164,29 @@ static void table_width_counts_characters_not_bytes(void **state)
 	reef_table_destroy(table);
 }
 
+static void table_cell_that_is_not_plain_has_marks(void **state)
+{
+	struct reef_table *table = reef_table_create();
+	char *text;
+
+	(void)state;
+	reef_table_column(table, "file", REEF_TABLE_LEFT);
+	reef_table_column(table, "n", REEF_TABLE_RIGHT);
+	reef_table_cell(table, "%s", "new\nline");
+	reef_table_cell(table, "1");
+	reef_table_end_row(table);
+	reef_table_cell(table, "%s", "\033[2J\xff");
+	reef_table_cell(table, "2");
+	reef_table_end_row(table);
+	text = printed(table);
+	assert_string_equal(text, "file      n\n"
+				  "--------  -\n"
+				  "new?line  1\n"
+				  "?[2J?     2\n");
+	free(text);
+	reef_table_destroy(table);
+}
+
 static void table_bar_is_as_long_as_its_share(void **state)
 {
 	struct reef_table *table = reef_table_create();
@@ -257,6 +280,7 @@ int main(void)
 		cmocka_unit_test(
 			table_short_row_has_empty_cells_and_no_trailing_blanks),
 		cmocka_unit_test(table_width_counts_characters_not_bytes),
+		cmocka_unit_test(table_cell_that_is_not_plain_has_marks),
 		cmocka_unit_test(table_bar_is_as_long_as_its_share),
 		cmocka_unit_test(table_more_cells_than_columns_is_refused),
 		cmocka_unit_test(table_long_cell_is_cut_off),

@@ -69,6 +69,7 @@ struct transfer {
 	struct reef_file *file;
 	const char *path; /* for what is said */
 	int fd;
+	bool can_skip; /* the descriptor is a new file's: zeroes are holes */
 	uint64_t size; /* 0: not known */
 	uint64_t done;
 	uint8_t *bytes;
@@ -144,22 +145,41 @@ static int copy_in(struct transfer *transfer)
 	return rc ? rc : reef_file_truncate(transfer->file, transfer->done);
 }
 
-/* Write all of the buffer to the descriptor. 1: an error was printed. */
-static int drain_bytes(struct transfer *transfer, size_t size)
+/* Write a part of the buffer to the descriptor. 1: an error was printed. */
+static int drain_part(struct transfer *transfer, const uint8_t *bytes,
+		      size_t size)
 {
 	ssize_t put;
 
+	if (transfer->can_skip && is_zero(bytes, size))
+		return lseek(transfer->fd, (off_t)size, SEEK_CUR) < 0
+			       ? path_failed(transfer->path)
+			       : 0;
 	for (size_t at = 0; at < size; at += (size_t)put) {
 		if (interrupted)
 			return -EINTR;
-		put = write(transfer->fd, transfer->bytes + at, size - at);
+		put = write(transfer->fd, bytes + at, size - at);
 		if (put < 0 && errno != EINTR)
 			return path_failed(transfer->path);
 		if (put < 0)
 			put = 0;
 	}
-	transfer->done += size;
 	return 0;
+}
+
+/* Write all of the buffer. 1: an error was printed. */
+static int drain_bytes(struct transfer *transfer, size_t size)
+{
+	size_t at, part;
+	int rc = interrupted ? -EINTR : 0;
+
+	for (at = 0; !rc && at < size; at += part) {
+		part = size - at < ZEROES_SIZE ? size - at : ZEROES_SIZE;
+		rc = drain_part(transfer, transfer->bytes + at, part);
+	}
+	if (!rc)
+		transfer->done += size;
+	return rc;
 }
 
 static int copy_out(struct transfer *transfer)
@@ -176,6 +196,10 @@ static int copy_out(struct transfer *transfer)
 		rc = got < 0 ? (int)got : drain_bytes(transfer, (size_t)got);
 	} while (!rc && got);
 	cmd_bar_end(&transfer->bar);
+	/* A hole at the end is no part of the file yet. */
+	if (!rc && transfer->can_skip &&
+	    ftruncate(transfer->fd, (off_t)transfer->done))
+		rc = path_failed(transfer->path);
 	return rc;
 }
 
@@ -302,10 +326,14 @@ static int put_file(struct reef_space *space, const struct objects_wish *asked)
 
 /* --- get and cat --- */
 
-static int copy_to(struct reef_file *file, int fd, const char *path)
+static int copy_to(struct reef_file *file, int fd, const char *path,
+		   bool can_skip)
 {
-	struct transfer transfer = {
-		.file = file, .fd = fd, .path = path, .bar.what = "gets"};
+	struct transfer transfer = {.file = file,
+				    .fd = fd,
+				    .path = path,
+				    .can_skip = can_skip,
+				    .bar.what = "gets"};
 	struct reef_file_info info;
 	int rc = reef_file_stat(file, &info);
 
@@ -323,7 +351,7 @@ static int get_to_special(struct reef_file *file, const char *path)
 
 	if (fd < 0)
 		return path_failed(path);
-	rc = copy_to(file, fd, path);
+	rc = copy_to(file, fd, path, false);
 	close(fd);
 	return rc;
 }
@@ -339,7 +367,7 @@ static int get_to_path(struct reef_file *file, const char *path)
 	fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
 	if (fd < 0)
 		return path_failed(beside);
-	rc = copy_to(file, fd, beside);
+	rc = copy_to(file, fd, beside, true);
 	if (close(fd) && !rc)
 		rc = path_failed(beside);
 	if (!rc && rename(beside, path))
@@ -359,7 +387,7 @@ static int get_file(void *file, const struct objects_wish *asked)
 	catch_signals(true);
 	is_there = !stat(path, &found);
 	if (is_standard(path))
-		rc = copy_to(file, STDOUT_FILENO, "standard output");
+		rc = copy_to(file, STDOUT_FILENO, "standard output", false);
 	else if (is_there && S_ISDIR(found.st_mode))
 		rc = operate_say("file", "%.200s: is a folder", path);
 	else if (is_there && !S_ISREG(found.st_mode))
@@ -376,7 +404,7 @@ static int cat_file(void *file, const struct objects_wish *asked)
 
 	(void)asked;
 	catch_signals(true);
-	rc = copy_to(file, STDOUT_FILENO, "standard output");
+	rc = copy_to(file, STDOUT_FILENO, "standard output", false);
 	end_by_signal();
 	return rc;
 }

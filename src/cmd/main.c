@@ -173,8 +173,23 @@ static int say_unknown(const char *word)
 	return 2;
 }
 
+/* Find a command, hidden ones too. NULL: there is none. */
+static const struct command *find_command(const char *name)
+{
+	const struct command *command;
+
+	for (command = cmd_all; command->name; command++)
+		if (!strcmp(name, command->name))
+			return command;
+	for (command = hidden; command->name; command++)
+		if (!strcmp(name, command->name))
+			return command;
+	return NULL;
+}
+
 static int run_command(int argc, char **argv)
 {
+	static char help[] = "--help";
 	const struct command *command;
 	int rc;
 
@@ -182,23 +197,25 @@ static int run_command(int argc, char **argv)
 		print_help(stderr);
 		return 2;
 	}
-	if (!strcmp(argv[1], "help") || !strcmp(argv[1], "--help") ||
+	if (!strcmp(argv[1], "help") || !strcmp(argv[1], help) ||
 	    !strcmp(argv[1], "-h")) {
-		print_help(stdout);
-		return 0;
+		if (argc == 2 || !strcmp(argv[2], "help")) {
+			print_help(stdout);
+			return 0;
+		}
+		/* `reef help COMMAND` is `reef COMMAND --help`. */
+		argv[1] = argv[2];
+		argv[2] = help;
+		argc = 3;
 	}
 	if (!strcmp(argv[1], "--version"))
 		argv[1] = "version";
 	rc = set_log_level();
 	if (rc)
 		return rc;
-	for (command = cmd_all; command->name; command++)
-		if (!strcmp(argv[1], command->name))
-			return command->run(argc - 1, argv + 1);
-	for (command = hidden; command->name; command++)
-		if (!strcmp(argv[1], command->name))
-			return command->run(argc - 1, argv + 1);
-	return say_unknown(argv[1]);
+	command = find_command(argv[1]);
+	return command ? command->run(argc - 1, argv + 1)
+		       : say_unknown(argv[1]);
 }
 
 int main(int argc, char **argv)

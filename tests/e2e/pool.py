@@ -1085,9 +1085,12 @@ def check_arguments(pool):
             continue
         text = pool.do(command, "--help")
         assert text.startswith("usage: reef " + command), text
+        assert pool.do("help", command) == text, command
         long = [line for line in text.splitlines() if len(line) > 80]
         assert not long or command in ("bench", "sim"), long
+    assert pool.do("help", "help") == pool.do("help")
     for arguments, text in (
+            (("help", "nothing"), "\"nothing\""),
             (("up", "now"), "\"now\""), (("broker", "x"), "\"x\""),
             (("status", "x"), "\"x\""), (("space",), "verb"),
             (("space", "eat"), "\"eat\""), (("space", "drop"), "SPACE"),

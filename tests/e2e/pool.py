@@ -273,6 +273,7 @@ def check_spaces(pool):
     # A quota may be smaller than an extent is.
     pool.do("space", "create", "small", "5M")
     pool.do("map", "put", "small", "map", "key", "value")
+    pool.refused("space", "quota", "small", "4M", text="uses more than that")
     assert pool.do("map", "get", "small", "map", "key") == "value\n"
     assert pool.status()["spaces"][3]["used"] == 5 << 20, pool.status()
     pool.do("space", "drop", "small")

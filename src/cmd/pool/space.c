@@ -146,8 +146,14 @@ static int set_quota(struct reef_operator *op, const char *const *arguments,
 	if (!rc)
 		rc = operate_find(op, REEF_ROW_SPACE, arguments[0],
 				  &body.ask.space_quota.space);
-	return rc ? rc
-		  : reef_operator_call(op, REEF_POOL_SPACE_QUOTA, &body, NULL);
+	if (!rc)
+		rc = reef_operator_call(op, REEF_POOL_SPACE_QUOTA, &body, NULL);
+	return rc == -EDQUOT
+		       ? operate_say("space",
+				     "%.80s uses more than that already: see "
+				     "`reef space list`",
+				     arguments[0])
+		       : rc;
 }
 
 static int parse_rights(const char *text, uint8_t *out)

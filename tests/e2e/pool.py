@@ -348,7 +348,9 @@ def check_logs(pool):
     everything = "\n".join(["one"] + lines + lines) + "\n"
     assert pool.do("log", "read", "a", "l") == everything
     assert pool.do("log", "read", "a", "l", "1", "2") == "line 0\nline 1\n"
-    assert pool.do("log", "tail", "a", "l", "-n", "1") == "x" * 1000 + "\n"
+    for last in ["-n", "1"], ["-n1"], ["--last", "1"]:
+        assert pool.do("log", "tail", "a", "l", *last) == "x" * 1000 + "\n"
+    pool.refused("log", "tail", "a", "l", "-nope", status=2, text="\"ope\"")
     assert len(pool.do("log", "tail", "a", "l").splitlines()) == 10
     found = [json.loads(line) for line in pool.do(
         "log", "read", "a", "l", "50", "3", "--json").splitlines()]

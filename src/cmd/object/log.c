@@ -670,16 +670,22 @@ static const struct objects_kind logs = {
 	.explain = explain_error,
 };
 
-/* What tail(1) calls them. */
+/* What tail(1) calls them: -f, -n COUNT and -nCOUNT. */
 static void lengthen_flags(int argc, char **argv)
 {
 	static char follow_flag[] = "--follow", last_flag[] = "--last";
+	static char last_count[32];
 
 	for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
-		if (!strcmp(argv[i], "-f"))
+		if (!strcmp(argv[i], "-f")) {
 			argv[i] = follow_flag;
-		else if (!strcmp(argv[i], "-n"))
+		} else if (!strcmp(argv[i], "-n")) {
 			argv[i] = last_flag;
+		} else if (!strncmp(argv[i], "-n", 2)) {
+			snprintf(last_count, sizeof(last_count), "--last=%s",
+				 argv[i] + 2);
+			argv[i] = last_count;
+		}
 }
 
 int cmd_log(int argc, char **argv)

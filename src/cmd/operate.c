@@ -48,8 +48,10 @@ static const char *error_text(int rc)
 		return "the pool does not take that: a name is text without "
 		       "control characters";
 	case -ENOSPC:
-		return "the pool has no room for it; `reef node list` shows "
-		       "who lends memory, and how much";
+		return "the pool has no room for it: a space grows by whole "
+		       "extents, 64 MiB each unless extent-size says "
+		       "otherwise; `reef node list` shows who lends memory, "
+		       "and how much";
 	case -EDQUOT:
 		return "the space is at its quota, or its user at a limit "
 		       "(`reef user list`); memory that was lost counts, too, "

@@ -1110,6 +1110,15 @@ def check_arguments(pool):
                 else "mean" not in told), told
 
 
+def check_full_pool(pool):
+    pool.start("up", "up", "--lend", "64M").saw("Ctrl-C")
+    for space in "a", "b":
+        pool.do("space", "create", space)
+    pool.do("map", "put", "a", "m", "k", "v")
+    # One small value has taken all there was: say what a space takes.
+    pool.refused("map", "put", "b", "m", "k", "v", text="by whole extents")
+
+
 def check_bad_orders(pool):
     pool.start("up", "up", "--lend", "64M").saw("Ctrl-C")
     pool.do("space", "create", "a")

@@ -71,7 +71,8 @@ void doctor_tables(struct doctor *doctor)
 	doctor_found(finding, "%u of `reef pages` that nobody uses have %s",
 		     count, doctor_size(bytes, size));
 	doctor_judge(finding, REEF_VERDICT_WARN,
-		     "programs that were killed left them in memory; the next "
-		     "ones use them again");
+		     "programs that were killed, or ended by _exit(2) as dash "
+		     "does, left them in memory; the next ones use them "
+		     "again");
 	doctor_command(finding, "rm%s", names);
 }

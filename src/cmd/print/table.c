@@ -388,7 +388,11 @@ char *reef_table_time(double time_ns, char text[16])
 		put_digits(time_ns / 1e6, " ms", text);
 	else if (time_ns < 999.5e9)
 		put_digits(time_ns / 1e9, " s", text);
+	else if (time_ns < 2 * 3600e9)
+		put_digits(time_ns / 60e9, " min", text);
+	else if (time_ns < 48 * 3600e9)
+		put_digits(time_ns / 3600e9, " h", text);
 	else
-		snprintf(text, 16, "%.3g s", time_ns / 1e9);
+		put_digits(time_ns / (24 * 3600e9), " days", text);
 	return text;
 }

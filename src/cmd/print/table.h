@@ -86,8 +86,8 @@ bool reef_table_locale_is_utf8(void);
 char *reef_table_number(double value, char text[16]);
 /* A size in bytes: 512, 4 KiB, 64 MiB, 1.5 GiB. Returns text. */
 char *reef_table_bytes(uint64_t bytes, char text[16]);
-/* Nanoseconds: 850 ns, 2.10 µs, 480 ms, 1.50 s; where the locale has no µ,
- * 2.10 us. Returns text. */
+/* Nanoseconds: 850 ns, 2.10 µs, 480 ms, 1.50 s, 24.2 min, 18.0 h, 12.5 days;
+ * where the locale has no µ, 2.10 us. Returns text. */
 char *reef_table_time(double time_ns, char text[16]);
 
 #endif

@@ -268,6 +268,11 @@ static void table_numbers_have_three_digits(void **state)
 	assert_non_null(setlocale(LC_CTYPE, "C"));
 	assert_string_equal(reef_table_time(480e6, text), "480 ms");
 	assert_string_equal(reef_table_time(1.5e9, text), "1.50 s");
+	assert_string_equal(reef_table_time(999e9, text), "999 s");
+	assert_string_equal(reef_table_time(1450e9, text), "24.2 min");
+	assert_string_equal(reef_table_time(64800e9, text), "18.0 h");
+	assert_string_equal(reef_table_time(86400e9 * 12.5, text), "12.5 days");
+	assert_string_equal(reef_table_time(86400e9 * 4000, text), "4000 days");
 }
 
 int main(void)

@@ -9,6 +9,7 @@ import json
 import os
 import re
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -1108,6 +1109,15 @@ def check_arguments(pool):
         assert told.count("\n") == 2 and "reef help" in told, told
         assert ("did you mean %s?" % meant in told if meant
                 else "mean" not in told), told
+
+
+def check_taken_port(pool):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = "127.0.0.1:%d" % taken.getsockname()[1]
+        for flag in "listen", "node-listen", "redis-listen":
+            told = pool.refused("up", "--redis=yes", "--" + flag, port,
+                                text="somebody listens")
+            assert port in told and "--" + flag in told, told
 
 
 def check_full_pool(pool):

@@ -208,7 +208,8 @@ static int listen_at(struct redis_door *door, const char *text,
 	fd = reef_socket_listen(address, &bound);
 	if (fd == -EADDRINUSE)
 		return fail_creation(
-			door, fd, "%s: somebody listens there already", text);
+			door, fd, "%s: somebody listens there already; see %s",
+			text, is_tls ? "--redis-tls" : "--redis-listen");
 	if (fd < 0)
 		return fail_creation(door, fd, "%s: %s", text,
 				     reef_error_text(fd));

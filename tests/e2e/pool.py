@@ -1120,6 +1120,12 @@ def check_taken_port(pool):
             assert port in told and "--" + flag in told, told
 
 
+def check_more_than_there_is(pool):
+    up = pool.start("up", "up", "--lend", "64T").saw("Ctrl-C")
+    assert "lends 64 TiB" in up.out, up.out
+    assert "more than this machine has, " in up.out, up.out
+
+
 def check_full_pool(pool):
     pool.start("up", "up", "--lend", "64M").saw("Ctrl-C")
     for space in "a", "b":

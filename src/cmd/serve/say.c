@@ -6,6 +6,7 @@
 #include <reef/error.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* --- what people read --- */
 
@@ -96,6 +97,8 @@ static void print_node(const struct server *server)
 {
 	const struct reef_keep_both_report *kept = reef_host_kept(server->host);
 	struct reef_node *node = reef_host_node(server->host);
+	const uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) *
+				(uint64_t)sysconf(_SC_PAGESIZE);
 	struct reef_node_status status;
 	char size[16], name[256] = "it";
 
@@ -109,6 +112,10 @@ static void print_node(const struct server *server)
 		       ? ", in huge pages where there are any"
 		       : "",
 	       status.link ? "; it looks for its broker" : "");
+	if (status.capacity > memory)
+		printf("  %-9s more than this machine has, %s: see `reef "
+		       "doctor`\n",
+		       "", reef_table_bytes(memory, size));
 	if (kept && kept->extents)
 		say_kept(kept->from_holder
 				 ? "has what it lent, from its holder:"

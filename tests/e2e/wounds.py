@@ -199,6 +199,12 @@ def full_disk(pool, size):
                 size, pool.data), "sh", REEF]
 
 
+def check_full_disk_at_a_start_is_named(pool):
+    up = pool.start("up", argv=[*full_disk(pool, "4k"), "up", *BOTH])
+    assert up.end() == 1
+    assert pool.data + ": No space left on device" in up.error, up.error
+
+
 def check_full_disk_at_a_stop_leaves_it_to_the_holder(pool):
     """Nothing is lost while the holder lives."""
     up = pool.start("up", argv=[*full_disk(pool, "3m"), "up", *BOTH]).saw(

@@ -203,7 +203,7 @@ void say_start(const struct server *server)
 /* --- what went wrong --- */
 
 static const char *subject_of_step(const struct server *server,
-				   enum reef_host_step step)
+				   enum reef_host_step step, int rc)
 {
 	const struct reef_settings *settings = &server->settings;
 
@@ -223,7 +223,8 @@ static const char *subject_of_step(const struct server *server,
 	case REEF_HOST_FABRICS:
 		return "the fabrics";
 	case REEF_HOST_BROKER:
-		return "the broker";
+		return rc == -ENOSPC && settings->data ? settings->data
+						       : "the broker";
 	case REEF_HOST_NODE:
 		return "the node";
 	default:
@@ -257,7 +258,8 @@ static int report_foreign(const struct server *server)
 int say_start_failed(const struct server *server, enum reef_host_step step,
 		     int rc)
 {
-	const char *name = server->name, *place = subject_of_step(server, step);
+	const char *place = subject_of_step(server, step, rc);
+	const char *name = server->name;
 
 	switch (rc) {
 	case -EBUSY:
@@ -328,7 +330,7 @@ int say_start_failed(const struct server *server, enum reef_host_step step,
 
 int say_refused(const struct server *server)
 {
-	const char *key = subject_of_step(server, REEF_HOST_KEY);
+	const char *key = subject_of_step(server, REEF_HOST_KEY, 0);
 	struct reef_node_status status;
 
 	if (!reef_host_node(server->host))

@@ -27,6 +27,7 @@
 #define OUT_MAX (64u << 20)    /* ops_max sets what is really needed */
 #define CONTROL_MAX (1u << 20)
 #define WAITING_MAX 32u	  /* batches that wait for other fibers' */
+#define WAITING_IDLE 6u	  /* while the peer has nothing of ours to do */
 #define KEEP (256u << 10) /* an idle buffer above this is given back */
 
 static struct reef_batch *batch_at(const struct tcp_link *link, uint64_t number)
@@ -409,18 +410,24 @@ static bool has_send(const struct reef_batch *batch)
 
 /* Fibers that were woken together post one after the other before their thread
  * polls again: all of it can go in one system call, by whoever comes last or by
- * that poll. */
+ * that poll. A peer that has done all that it was sent gets the first few
+ * sooner, so that it works while the others here do: if all 16 of them waited
+ * for each other, one side stood still while the other worked, and transactions
+ * over loopback were half as quick. Of 4, 6, 8 and 12 six was the best. */
 static bool may_send_later(const struct tcp_link *link,
 			   const struct tcp_queue *queue,
 			   const struct reef_batch *batch)
 {
+	uint64_t sent = atomic_load_explicit(&link->sent, memory_order_relaxed);
+	bool is_idle = sent ==
+		       atomic_load_explicit(&link->ended, memory_order_relaxed);
+
 	return reef_fiber_self() && reef_fiber_sched() == queue->base.sched &&
 	       reef_sched_has_ready(queue->base.sched) &&
 	       !link->base.listener && !has_send(batch) &&
 	       atomic_load_explicit(&link->posted, memory_order_relaxed) -
-			       atomic_load_explicit(&link->sent,
-						    memory_order_relaxed) <
-		       WAITING_MAX;
+			       sent <
+		       (is_idle ? WAITING_IDLE : WAITING_MAX);
 }
 
 static int post_locked(struct tcp_link *link, struct tcp_queue *queue,

@@ -2,6 +2,7 @@
  * messages, many threads, limits, and ends in any order. */
 #include "fabric/fabric.h"
 #include "fabric/tcp/tcp.h"
+#include "fixture/runtime.h"
 #include "fixture/tcp_node.h"
 #include "fixture/units.h"
 
@@ -518,6 +519,70 @@ static void tcp_bad_addresses_and_options_refused(void **state)
 	tcp_client_close(&client);
 }
 
+/* --- fibers of one thread --- */
+
+#define CROWD 16u
+
+struct crowd {
+	struct tcp_client client;
+	uint64_t before, sent[CROWD]; /* batches, when each came */
+	uint32_t count;
+};
+
+static int crowd_join(void *arg)
+{
+	struct crowd *crowd = arg;
+
+	tcp_client_join(&crowd->client,
+			reef_listener_address(tcp_node.listener), SESSION);
+	return reef_attach(crowd->client.queue, crowd->client.link,
+			   reef_region_key(tcp_node.region),
+			   &crowd->client.remote);
+}
+
+static uint64_t crowd_sent(const struct crowd *crowd)
+{
+	return atomic_load(&((struct tcp_link *)crowd->client.link)->sent);
+}
+
+static int crowd_member(void *arg)
+{
+	struct crowd *crowd = arg;
+
+	crowd->sent[crowd->count++] = crowd_sent(crowd) - crowd->before;
+	return tcp_client_faa(&crowd->client, 0);
+}
+
+/* Of fibers that post one after the other the first few go to a peer that has
+ * nothing to do, and the rest together, when the last has come. */
+static void tcp_idle_peer_is_sent_the_first_of_many(void **state)
+{
+	struct reef_sched *sched = sched_make(false, NULL);
+	struct crowd crowd = {0};
+
+	(void)state;
+	tcp_node_start(NULL);
+	assert_int_equal(reef_fabric_open("tcp", NULL, &crowd.client.fabric),
+			 0);
+	assert_int_equal(reef_queue_open(crowd.client.fabric, sched,
+					 &crowd.client.queue),
+			 0);
+	spawn(sched, crowd_join, &crowd);
+	run(sched);
+	crowd.before = crowd_sent(&crowd);
+	for (uint32_t i = 0; i < CROWD; i++)
+		spawn(sched, crowd_member, &crowd);
+	run(sched);
+	assert_int_equal(crowd.count, CROWD);
+	assert_int_equal(crowd.sent[5], 0);
+	assert_int_equal(crowd.sent[6], 6);
+	assert_int_equal(crowd.sent[CROWD - 1], 6);
+	assert_int_equal(tcp_node_word(0), CROWD);
+	tcp_client_close(&crowd.client);
+	reef_sched_destroy(sched);
+	tcp_node_stop();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -532,6 +597,7 @@ int main(void)
 		cmocka_unit_test(tcp_second_guest_waits_for_the_first_link_too),
 		cmocka_unit_test(tcp_limits_of_the_peer_kept),
 		cmocka_unit_test(tcp_too_much_under_way_says_so),
+		cmocka_unit_test(tcp_idle_peer_is_sent_the_first_of_many),
 		cmocka_unit_test(tcp_closing_in_any_order_is_fine),
 		cmocka_unit_test(tcp_bad_addresses_and_options_refused),
 	};

@@ -394,7 +394,8 @@ int reef_image_begin(struct reef_store *store, const char *name,
 }
 
 /* Write those pages that are not zeroes, as many at once as follow each other.
- */
+ * The last bytes of a disk are left to the broker's journal, which may be
+ * there, too: a broker that cannot write it ends. */
 static int write_pages(struct reef_disk_file *file, uint64_t at,
 		       const uint8_t *bytes, uint32_t size)
 {
@@ -407,6 +408,8 @@ static int write_pages(struct reef_disk_file *file, uint64_t at,
 			continue;
 		while (to < size && !is_zero(bytes + to, PAGE))
 			to += PAGE;
+		if (reef_store_room(file->store) < to - from)
+			return -ENOSPC;
 		rc = reef_disk_write(file, at + from, bytes + from, to - from);
 	}
 	return rc;

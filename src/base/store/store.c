@@ -15,10 +15,14 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #define LOCK_TRIES 100
 #define LOCK_PAUSE_US 10000
+/* What whoever writes much leaves of a disk. */
+#define KEPT_SHARE 16u
+#define KEPT_MAX (UINT64_C(64) << 20)
 
 struct directory {
 	struct reef_store store;
@@ -198,6 +202,21 @@ static int directory_sync_names(struct reef_store *store)
 	return fsync(to_directory(store)->fd) ? -errno : 0;
 }
 
+static uint64_t directory_room(struct reef_store *store)
+{
+	struct statvfs disk;
+	uint64_t free_bytes, kept;
+
+	/* Some file systems tell no size. */
+	if (fstatvfs(to_directory(store)->fd, &disk) || !disk.f_blocks)
+		return UINT64_MAX;
+	free_bytes = (uint64_t)disk.f_bavail * disk.f_frsize;
+	kept = (uint64_t)disk.f_blocks * disk.f_frsize / KEPT_SHARE;
+	if (kept > KEPT_MAX)
+		kept = KEPT_MAX;
+	return free_bytes > kept ? free_bytes - kept : 0;
+}
+
 static void directory_destroy(struct reef_store *store)
 {
 	close(to_directory(store)->fd);
@@ -215,6 +234,7 @@ static const struct reef_store_ops directory_ops = {
 	.rename = directory_rename,
 	.remove = directory_remove,
 	.sync_names = directory_sync_names,
+	.room = directory_room,
 	.destroy = directory_destroy,
 };
 
@@ -353,4 +373,9 @@ int reef_store_remove(struct reef_store *store, const char *name)
 int reef_store_sync_names(struct reef_store *store)
 {
 	return store->ops->sync_names(store);
+}
+
+uint64_t reef_store_room(struct reef_store *store)
+{
+	return store->ops->room ? store->ops->room(store) : UINT64_MAX;
 }

@@ -42,6 +42,8 @@ struct reef_store_ops {
 		      const char *to);
 	int (*remove)(struct reef_store *store, const char *name);
 	int (*sync_names)(struct reef_store *store);
+	/* Optional: as reef_store_room. */
+	uint64_t (*room)(struct reef_store *store);
 	void (*destroy)(struct reef_store *store);
 };
 
@@ -90,5 +92,9 @@ int reef_store_rename(struct reef_store *store, const char *from,
 		      const char *to);
 int reef_store_remove(struct reef_store *store, const char *name);
 int reef_store_sync_names(struct reef_store *store);
+/* How many bytes whoever writes much may still write: what is free, but for a
+ * part that is left to those who write little and must, as a journal does.
+ * UINT64_MAX: nobody knows. */
+uint64_t reef_store_room(struct reef_store *store);
 
 #endif

@@ -2,6 +2,7 @@
  * the file in between is found. */
 #include "base/random.h"
 #include "base/store/store.h"
+#include "fixture/store_wrapper.h"
 #include "pool/image.h"
 
 #include <setjmp.h>
@@ -376,6 +377,21 @@ static void image_of_zeroes_takes_no_room(void **state)
 	free(piece);
 }
 
+/* An image stops before the disk is full to its last byte. */
+static void image_leaves_room_to_others(void **state)
+{
+	struct reef_image_about about = about_of(small, 2);
+	struct wrapper wrapper;
+
+	wrapper_init(&wrapper, *state);
+	/* It has one page at a time: the second of each extent is empty. */
+	wrapper.room = 4096;
+	assert_int_equal(write_image(&wrapper.base, &about), 0);
+	wrapper.room = 4095;
+	assert_int_equal(write_image(&wrapper.base, &about), -ENOSPC);
+	assert_int_equal(check_image(*state), 0);
+}
+
 int main(void)
 {
 #define TEST(name)                                                             \
@@ -390,6 +406,7 @@ int main(void)
 		TEST(image_crash_at_each_call_leaves_one_image),
 		TEST(image_bad_about_is_refused),
 		TEST(image_mark_counts_once),
+		TEST(image_leaves_room_to_others),
 		cmocka_unit_test(image_of_zeroes_takes_no_room),
 	};
 

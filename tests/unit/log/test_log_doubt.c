@@ -3,6 +3,7 @@
  * what another was given back. */
 #include "fabric/hook/fault.h"
 #include "fixture/log_world.h"
+#include "fixture/seeds.h"
 #include "log/reader.h"
 
 #include <string.h>
@@ -174,7 +175,7 @@ static void log_link_lost_at_every_post(void **state)
 	for (uint32_t i = 0; i < 8; i++) {
 		uint64_t nth;
 
-		for (nth = 1; nth < POSTS_MAX; nth++) {
+		for (nth = 1; nth < POSTS_MAX; nth += STRIKE_STEP) {
 			struct pool pool = {
 				.ttl_ns = 60 * SECOND,
 				.calm = true,

@@ -31,7 +31,7 @@ uint32_t table_user(void)
 
 void table_path(const char *name, char out[160])
 {
-	snprintf(out, 160, "/dev/shm/reef-pages-1-%u-%.100s", table_user(),
+	snprintf(out, 160, "/dev/shm/reef-pages-2-%u-%.100s", table_user(),
 		 name);
 }
 

@@ -266,7 +266,7 @@ static int end_move(struct move *move, struct file_held *held)
 	file_drop_entry(move->files, move->from, &move->source);
 	rc = file_end_former(move->files->space, &move->entry);
 	move->is_open = rc < 0;
-	if (rc == 1)
+	if (rc == 1 && held)
 		*held = (struct file_held){
 			move->ticket,
 			{move->target.inode, move->target.head.id}};

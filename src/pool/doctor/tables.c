@@ -48,7 +48,7 @@ void doctor_tables(struct doctor *doctor)
 	DIR *folder;
 
 	snprintf(path, sizeof(path), "%s/dev/shm", doctor->root);
-	snprintf(prefix, sizeof(prefix), "reef-pages-1-%u-",
+	snprintf(prefix, sizeof(prefix), "reef-pages-2-%u-",
 		 (unsigned)geteuid());
 	folder = opendir(path);
 	while (folder && (entry = readdir(folder))) {

@@ -785,7 +785,7 @@ static void table(const char *name, size_t size, char line[128])
 	struct stat status;
 	char *bytes = calloc(1, size);
 
-	snprintf(text, sizeof(text), "reef-pages-1-%u-%s", (unsigned)geteuid(),
+	snprintf(text, sizeof(text), "reef-pages-2-%u-%s", (unsigned)geteuid(),
 		 name);
 	snprintf(path, sizeof(path), "root/dev/shm/%s", text);
 	assert_non_null(bytes);
@@ -814,7 +814,7 @@ static void doctor_finds_tables_that_nobody_uses(void **state)
 	examine_with(NULL);
 	assert_int_equal(find("tables")->verdict, REEF_VERDICT_WARN);
 	assert_non_null(strstr(find("tables")->found, "1 of `reef pages`"));
-	snprintf(wanted, sizeof(wanted), "rm /dev/shm/reef-pages-1-%u-left",
+	snprintf(wanted, sizeof(wanted), "rm /dev/shm/reef-pages-2-%u-left",
 		 (unsigned)geteuid());
 	assert_string_equal(find("tables")->command, wanted);
 	dismiss();

@@ -119,15 +119,6 @@ static int look_for_lost(struct desk *desk, struct question *question)
 	return rc < 0 ? rc : question->is_lost ? 0 : -REEF_ELOST;
 }
 
-static int run_look(struct desk *desk, void *context)
-{
-	struct question *question = context;
-	int rc = reef_files_look(desk->files, question->node->id,
-				 question->name, &question->about);
-
-	return rc == -REEF_ELOST ? look_for_lost(desk, question) : rc;
-}
-
 /* An id that is no file's, of a name in a folder. */
 static struct reef_file_id lost_id(struct reef_file_id folder, const char *name)
 {
@@ -149,19 +140,32 @@ static struct reef_file_about about_lost(const struct mount *mount,
 					.group = mount->top.group};
 }
 
+static int run_look(struct desk *desk, void *context)
+{
+	struct question *question = context;
+	int rc = reef_files_look(desk->files, question->node->id,
+				 question->name, &question->about);
+
+	if (rc != -REEF_ELOST)
+		return rc;
+	rc = look_for_lost(desk, question);
+	if (!rc)
+		question->about =
+			about_lost(question->mount,
+				   lost_id(question->node->id, question->name));
+	return rc;
+}
+
 static void op_lookup(fuse_req_t request, fuse_ino_t parent, const char *name)
 {
 	struct mount *mount = mount_of(request);
-	struct question question = {.node = node_of(mount, parent),
-				    .name = name};
+	struct question question = {
+		.mount = mount, .node = node_of(mount, parent), .name = name};
 	int rc = desk_run(mount, false, run_look, &question);
 	/* A name that is not there is not asked for again, where nobody else
 	 * makes files: DuckDB looks for thousands of them in a sort. */
 	const struct fuse_entry_param absent = {.entry_timeout = BELIEF};
 
-	if (!rc && question.is_lost)
-		question.about =
-			about_lost(mount, lost_id(question.node->id, name));
 	if (rc == -ENOENT && mount->options->alone)
 		fuse_reply_entry(request, &absent);
 	else if (rc)
